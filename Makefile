@@ -1,0 +1,38 @@
+# One door: make up, make test, make check, make bench. A fresh machine needs Python 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UP ?=
+
+.PHONY: env up test check bench lock clean
+
+env: $(VENV)/.made
+
+$(VENV)/.made: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==0.13.7
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+up: env
+	@exec $(BIN)/penstock up --data ./data $(UP)
+
+test: check
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: env
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: env
+	@$(BIN)/python -m bench
+
+lock:
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+		--python-version 3.11 --extra dev pyproject.toml --output-file requirements.lock
+
+clean:
+	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

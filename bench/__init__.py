@@ -1,0 +1,1 @@
+"""The benchmark: Penstock beside Apache Kafka, in one run, with the same clients. See README.md."""

@@ -1,0 +1,31 @@
+"""The scenarios, in the order they run. Each module has FIGURES and `measure(session)`, which yields their samples.
+
+A further benchmark is a further module in this list.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from bench.figures import Figure, Sample
+from bench.scenarios import consume, latency, many_partitions, memory, produce, start, synced
+from bench.session import Session
+
+
+class Scenario(Protocol):
+    @property
+    def FIGURES(self) -> tuple[Figure, ...]: ...
+
+    def measure(self, session: Session) -> Iterator[tuple[str, Sample]]:
+        """(key of the figure, sample), one after the other as they are measured."""
+
+
+# memory is of the broker that the ones before it used; many_partitions ends that one.
+SCENARIOS: dict[str, Scenario] = {
+    "start": start,
+    "produce": produce,
+    "consume": consume,
+    "latency": latency,
+    "synced": synced,
+    "memory": memory,
+    "partitions": many_partitions,
+}

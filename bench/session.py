@@ -1,0 +1,248 @@
+"""One broker's turn in one round: the broker that most scenarios share, fresh ones for the others, and the clients."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import brokers, latency, processes, replay, wire
+from bench.figures import Sample
+
+TOPIC_PARTITIONS = 4
+# Values of 100 and 1,000 bytes such that a batch fills the Java producer's default batch.size of 16 KiB.
+BATCH_RECORDS = {100: 150, 1000: 16}
+REPLAY_CONNECTIONS = 4
+REPLAY_IN_FLIGHT = 5  # the Java producer's default
+
+_CLIENT_TIMEOUT_S = 180.0
+_CLIENT_HEAP = ("-Xmx512M",)  # as Kafka's own start scripts for these two tools
+_RATE = re.compile(r"records sent, ([0-9.]+) records/sec")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much work a measurement is: bytes of record values, requests, seconds, topics."""
+
+    warmup_seconds: int
+    tool_bytes: int
+    replay_bytes: int
+    single_requests: int
+    fetch_bytes: int
+    latency_seconds: int
+    synced_requests: int
+    synced_tool_records: int
+    many_topics: int
+
+
+FULL = Sizes(
+    warmup_seconds=10,
+    tool_bytes=400_000_000,
+    replay_bytes=400_000_000,
+    single_requests=80_000,
+    fetch_bytes=6_000_000_000,
+    latency_seconds=10,
+    synced_requests=15_000,
+    synced_tool_records=40_000,
+    many_topics=1_000,
+)
+QUICK = Sizes(
+    warmup_seconds=2,
+    tool_bytes=40_000_000,
+    replay_bytes=80_000_000,
+    single_requests=10_000,
+    fetch_bytes=400_000_000,
+    latency_seconds=2,
+    synced_requests=2_000,
+    synced_tool_records=5_000,
+    many_topics=50,
+)
+
+
+class CpuSeconds(NamedTuple):
+    """So far: of the broker, and of all the clients that have ended."""
+
+    broker: float
+    clients: float
+
+
+class Session:
+    def __init__(self, kind: type[brokers.Broker], sizes: Sizes, directory: Path) -> None:
+        self.kind = kind
+        self.sizes = sizes
+        self._directory = directory
+        self._shared: brokers.Broker | None = None
+        self._brokers_made = 0
+
+    def _make(self) -> brokers.Broker:
+        self._brokers_made += 1
+        broker = self.kind(self._directory / f"broker-{self._brokers_made}")
+        broker.prepare()
+        return broker
+
+    def shared(self) -> brokers.Broker:
+        """The broker that the scenarios of this turn share, so that its memory at the end is "after all that"."""
+        if self._shared is None:
+            self._shared = self._make()
+            self._shared.launch()
+            wire.first_acknowledgement(self._shared.port, "first", self._shared.check_running)
+            self._warm_up(self._shared)
+        return self._shared
+
+    @contextlib.contextmanager
+    def fresh(self) -> Iterator[brokers.Broker]:
+        """A broker of one's own, prepared but not launched, while no other one runs."""
+        self.end_shared()
+        broker = self._make()
+        try:
+            yield broker
+        finally:
+            broker.stop()
+            shutil.rmtree(broker.directory, ignore_errors=True)
+
+    def end_shared(self) -> None:
+        broker, self._shared = self._shared, None
+        if broker is not None:
+            try:
+                broker.stop()
+            finally:
+                shutil.rmtree(broker.directory, ignore_errors=True)
+
+    def _warm_up(self, broker: brokers.Broker) -> None:
+        """Gives Java's compiler the time to do its work, on all the paths that are measured."""
+        seconds = self.sizes.warmup_seconds
+        wire.make_topic(broker.port, "warmup", TOPIC_PARTITIONS)
+        for record_bytes, idempotent in ((100, False), (1000, True)):
+            plan = self.produce_plan("warmup", record_bytes, seconds * 20_000_000, idempotent=idempotent)
+            self._json(replay.command(plan))
+        self._json(replay.command(self.single_record_plan("warmup", 100, seconds * 3_000, acks=1)))
+        topic = wire.make_topic(broker.port, "warmup-fetch", TOPIC_PARTITIONS)
+        self._json(replay.command(self.produce_plan(topic.name, 100, 20_000_000)))
+        self._json(replay.command(self.fetch_plan(topic, 100, seconds * 200_000_000)))
+
+    def produce_plan(
+        self, topic: str, record_bytes: int, value_bytes: int, *, idempotent: bool = False
+    ) -> replay.ProduceReplay:
+        """Requests as a busy Java producer sends them: one full batch for every partition of the topic."""
+        batch_records = BATCH_RECORDS[record_bytes]
+        return replay.ProduceReplay(
+            port=self.shared().port,
+            topic=topic,
+            partitions=TOPIC_PARTITIONS,
+            record_bytes=record_bytes,
+            batch_records=batch_records,
+            batches_per_request=TOPIC_PARTITIONS,
+            requests=value_bytes // (TOPIC_PARTITIONS * batch_records * record_bytes),
+            connections=REPLAY_CONNECTIONS,
+            in_flight_max=REPLAY_IN_FLIGHT,
+            acks=1,
+            idempotent=idempotent,
+        )
+
+    def single_record_plan(self, topic: str, record_bytes: int, requests: int, acks: int) -> replay.ProduceReplay:
+        return replay.ProduceReplay(
+            port=self.shared().port,
+            topic=topic,
+            partitions=TOPIC_PARTITIONS,
+            record_bytes=record_bytes,
+            batch_records=1,
+            batches_per_request=1,
+            requests=requests,
+            connections=2 * REPLAY_CONNECTIONS,
+            in_flight_max=REPLAY_IN_FLIGHT,
+            acks=acks,
+            idempotent=False,
+        )
+
+    def fetch_plan(self, topic: wire.Topic, record_bytes: int, value_bytes: int) -> replay.FetchReplay:
+        with wire.Connection(self.shared().port) as connection:
+            ends = wire.end_offsets(connection, topic)
+        log_bytes = sum(ends or [0]) * record_bytes
+        if not log_bytes:
+            raise processes.Failed(f"there is nothing to fetch in {topic.name}")
+        connections = 2 * REPLAY_CONNECTIONS
+        # Every partition is read by connections / partitions of them in each pass.
+        pass_bytes = log_bytes * connections // topic.partitions
+        return replay.FetchReplay(
+            port=self.shared().port,
+            topic_id=str(topic.topic_id),
+            partitions=topic.partitions,
+            record_bytes=record_bytes,
+            batch_records=BATCH_RECORDS[record_bytes],
+            connections=connections,
+            passes=max(1, value_bytes // pass_bytes),
+            partition_fetch_bytes_max=1024 * 1024,  # the consumers' default
+        )
+
+    def replayed(self, plan: replay.ProduceReplay | replay.FetchReplay) -> Sample:
+        """Records per second by the raw replayer."""
+        cpu_before = self._settled_cpu()
+        result = self._json(replay.command(plan))
+        rate = result["records"] / result["seconds"]
+        return self._rate_sample(rate, result["records"], cpu_before, client_cpu_seconds=result["cpu_seconds"])
+
+    def producer_performance(self, topic: str, record_bytes: int, records: int, properties: dict[str, str]) -> Sample:
+        """Records per second by Kafka's ProducerPerformance, its first tenth not counted."""
+        arguments = ["org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
+        arguments += ["--num-records", str(records), "--record-size", str(record_bytes)]
+        arguments += ["--warmup-records", str(records // 10), "--bootstrap-server", self._address()]
+        arguments += ["--command-property"]
+        arguments += [f"{name}={value}" for name, value in properties.items()]
+        cpu_before = self._settled_cpu()
+        printed = self._run(brokers.java_command(*arguments, jvm=_CLIENT_HEAP))
+        # It reports every few seconds, then all records, then those after the warm-up.
+        rates = _RATE.findall(printed)
+        if "steady state" not in printed or not rates:
+            raise processes.Failed(f"ProducerPerformance printed no result: {printed[-300:]}")
+        return self._rate_sample(float(rates[-1]), records, cpu_before)
+
+    def consumer_performance(self, topic: str, records: int) -> Sample:
+        """Records per second by Kafka's ConsumerPerformance, from its first fetch on."""
+        arguments = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", topic, "--num-records", str(records)]
+        arguments += ["--bootstrap-server", self._address(), "--hide-header", "--timeout", "20000"]
+        cpu_before = self._settled_cpu()
+        printed = self._run(brokers.java_command(*arguments, jvm=_CLIENT_HEAP))
+        fields = printed.strip().splitlines()[-1].split(", ")
+        if len(fields) != 10 or int(fields[4]) < records:
+            raise processes.Failed(f"ConsumerPerformance did not read {records} records: {printed[-300:]}")
+        return self._rate_sample(float(fields[9]), records, cpu_before)
+
+    def latencies(self, plan: latency.LatencyPlan) -> dict[str, float]:
+        self._settled_cpu()
+        return self._json(latency.command(plan))
+
+    def _rate_sample(
+        self, rate: float, records: float, cpu_before: CpuSeconds, client_cpu_seconds: float | None = None
+    ) -> Sample:
+        """`client_cpu_seconds` where the client tells it; otherwise its start-up is part of it."""
+        after = self._cpu()
+        if client_cpu_seconds is None:
+            client_cpu_seconds = after.clients - cpu_before.clients
+        return Sample(
+            rate,
+            cpu_seconds_per_million=(after.broker - cpu_before.broker) / records * 1e6,
+            client_cpu_seconds_per_million=client_cpu_seconds / records * 1e6,
+        )
+
+    def _cpu(self) -> CpuSeconds:
+        return CpuSeconds(processes.cpu_seconds(self.shared().pids()), processes.ended_children_cpu_seconds())
+
+    def _settled_cpu(self) -> CpuSeconds:
+        # What earlier measurements wrote must not be on its way to the disk during this one.
+        os.sync()
+        return self._cpu()
+
+    def _address(self) -> str:
+        return f"127.0.0.1:{self.shared().port}"
+
+    def _run(self, command: list[str]) -> str:
+        environment = {"PYTHONPATH": f"{brokers.REPOSITORY}{os.pathsep}{brokers.REPOSITORY / 'src'}"}
+        return processes.run(command, self._directory / "client.out", _CLIENT_TIMEOUT_S, environment)
+
+    def _json(self, command: list[str]) -> dict[str, float]:
+        result: dict[str, float] = json.loads(self._run(command).splitlines()[-1])
+        return result

@@ -1,0 +1,1 @@
+"""Penstock: a durable, partitioned commit log that speaks the Kafka protocol."""

@@ -1,0 +1,50 @@
+"""How a handler meets the broker: one declaration per API key feeds the router, ApiVersions and the support table."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from penstock.broker.broker import Broker
+from penstock.broker.connection import Connection, Deferred
+from penstock.protocol.fetch import Part
+from penstock.protocol.frames import RequestHeader
+from penstock.protocol.messages import Struct
+
+__all__ = ["Answer", "Api", "Broker", "HotApi", "RequestContext"]
+
+
+class RequestContext(NamedTuple):
+    """What a handler may want to know besides the request itself."""
+
+    version: int
+    client_id: str | None
+    connection: Connection
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """The address at which the client reached this node."""
+        return self.connection.local_address
+
+
+Handle = Callable[[Broker, RequestContext, Any], Struct | Awaitable[Struct]]
+Answer = Deferred | Iterable[Part] | None
+HandleFrame = Callable[[Broker, Connection, RequestHeader, memoryview], Answer]
+
+
+class Api(NamedTuple):
+    """An API whose messages go through the kio seam: decoded request in, Struct out."""
+
+    key: int
+    name: str
+    version_min: int
+    version_max: int
+    handle: Handle
+
+
+class HotApi(NamedTuple):
+    """An API with its own codec: the frame in, parts of a frame out."""
+
+    key: int
+    name: str
+    version_min: int
+    version_max: int
+    handle_frame: HandleFrame

@@ -1,0 +1,344 @@
+"""One client connection: bytes in, frames to the router, answers out in the order of their requests.
+
+It works on the bare socket instead of an asyncio transport: received bytes land in one reused buffer that record
+batches are appended to the log from, answers of one wake-up leave in one system call, and file slices go out with
+`sendfile`. That is most of why the broker is fast.
+
+Kafka's rule is that answers leave in the order of the requests. Requests are handled as they come, so that several
+Produce requests can wait for one fsync; `_pending` holds the answers back until it is their turn.
+
+Back-pressure: while more than `_OUT_BYTES_MAX` wait to be sent, or `_PENDING_MAX` requests to be answered, nothing more
+is read from this client, and TCP makes it wait.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import Any
+
+from penstock.base.ports import DiskError, Slice
+from penstock.protocol.fetch import Part
+from penstock.protocol.messages import Malformed
+
+log = logging.getLogger("penstock.connection")
+
+_SIZE = Struct(">i")
+_BUFFER_BYTES_MIN = 64 * 1024
+_OUT_BYTES_MAX = 8 * 1024 * 1024
+_PENDING_MAX = 256
+# Up to here, copying file bytes next to the headers around them beats a sendfile call of their own.
+_COPY_BYTES_MAX = 32 * 1024
+_GATHER_MAX = 64
+
+Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | None"]
+
+
+class Deferred:
+    """An answer that comes later. The handler returns it and completes it once, from the event loop."""
+
+    __slots__ = ("_connection", "_parts")
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._parts: Iterable[Part] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._parts is not None
+
+    def complete(self, parts: Iterable[Part]) -> None:
+        self._parts = parts
+        if self._connection is not None:
+            self._connection.release()
+
+    def fail(self, why: str) -> None:
+        """No answer can be given: the client learns by the closed connection."""
+        if self._connection is not None:
+            self._connection.close(why)
+
+
+class Connection:
+    __slots__ = (
+        "_buffer",
+        "_dispatch",
+        "_end",
+        "_frame_bytes_max",
+        "_in_dispatch",
+        "_is_reading",
+        "_is_writing",
+        "_loop",
+        "_on_close",
+        "_out",
+        "_out_bytes",
+        "_pending",
+        "_socket",
+        "_start",
+        "is_closed",
+        "last_active",
+        "local_address",
+        "on_closed",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        dispatch: Dispatch,
+        frame_bytes_max: int,
+        on_close: Callable[["Connection"], None],
+    ) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._loop = loop
+        self._dispatch = dispatch
+        self._frame_bytes_max = frame_bytes_max
+        self._on_close = on_close
+        self._buffer = bytearray(_BUFFER_BYTES_MIN)
+        self._start = 0
+        self._end = 0
+        self._pending: deque[Deferred] = deque()
+        self._out: deque[Part] = deque()
+        self._out_bytes = 0
+        self._is_reading = True
+        self._is_writing = False
+        self._in_dispatch = False
+        self.is_closed = False
+        self.last_active = loop.time()
+        self.local_address: tuple[str, int] = connected.getsockname()[:2]
+        self.peer = "{}:{}".format(*connected.getpeername()[:2])
+        # Called once when the connection ends: what waits on its behalf gives up.
+        self.on_closed: list[Callable[[], None]] = []
+        loop.add_reader(connected, self._read_ready)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._pending and not self._out
+
+    def close(self, why: str | None = None) -> None:
+        """`why` becomes the one log line; None for the ordinary end."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if why is not None:
+            log.warning("closed %s: %s", self.peer, why)
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._pending.clear()
+        self._out.clear()
+        for give_up in self.on_closed:
+            give_up()
+        self.on_closed.clear()
+        self._on_close(self)
+
+    # Reading
+
+    def _read_ready(self) -> None:
+        if self._end == len(self._buffer):
+            # Whole frames fill it, left from a pause: they make the room.
+            self._handle_frames()
+            return
+        try:
+            count = self._socket.recv_into(memoryview(self._buffer)[self._end :])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        self.last_active = self._loop.time()
+        self._end += count
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        """Hands every whole frame in the buffer to the router, then sends what can be sent, in one go."""
+        self._in_dispatch = True
+        try:
+            self._dispatch_buffered()
+        except Malformed as problem:
+            # Answers that were owed before the bad frame still go out.
+            self._in_dispatch = False
+            self._flush()
+            self.close(f"{problem}")
+            return
+        except Exception:
+            log.exception("a request from %s met a defect in the broker", self.peer)
+            self.close("see the error above")
+            return
+        self._in_dispatch = False
+        if self._out:
+            self._flush()
+
+    def _dispatch_buffered(self) -> None:
+        start, end = self._start, self._end
+        view = memoryview(self._buffer)
+        size = -1
+        while end - start >= 4 and self._is_reading and not self.is_closed:
+            (size,) = _SIZE.unpack_from(view, start)
+            if not 0 <= size <= self._frame_bytes_max:
+                raise Malformed(f"a frame of {size} bytes (0 to {self._frame_bytes_max} are allowed)")
+            frame_end = start + 4 + size
+            if frame_end > end:
+                break
+            result = self._dispatch(self, view[start + 4 : frame_end])
+            start = frame_end
+            size = -1
+            if result is not None:
+                self._accept(result)
+            if self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX:
+                self._flush()
+                self._pause_if_loaded()
+        self._start = start
+        if not self.is_closed:
+            self._make_room(size)
+
+    def _make_room(self, size: int) -> None:
+        """Gets the buffer ready for the next read; `size` is of the frame that is still incomplete, or -1.
+
+        The buffer grows as bytes arrive, never to what a frame merely claims to be."""
+        left = self._end - self._start
+        capacity = len(self._buffer)
+        if not left:
+            if capacity > _BUFFER_BYTES_MIN and self._end < capacity // 4:
+                self._buffer = bytearray(_BUFFER_BYTES_MIN)
+            self._start = self._end = 0
+            return
+        if self._end < capacity and self._start + 4 + size <= capacity:
+            return
+        remaining = self._buffer[self._start : self._end]
+        if 4 + size > capacity and left * 2 > capacity:
+            self._buffer = bytearray(min(capacity * 2, self._frame_bytes_max + 4))
+        self._buffer[:left] = remaining
+        self._start, self._end = 0, left
+
+    def _accept(self, result: "Deferred | Iterable[Part]") -> None:
+        if type(result) is Deferred:
+            result._connection = self
+            self._pending.append(result)
+            if result._parts is not None:
+                self.release()
+        elif self._pending:
+            done = Deferred()
+            done._parts = result  # type: ignore[assignment]
+            done._connection = self
+            self._pending.append(done)
+        else:
+            self._enqueue(result)  # type: ignore[arg-type]
+
+    # Writing
+
+    def release(self) -> None:
+        """Moves the answers whose turn it is to the socket."""
+        if self.is_closed:
+            return
+        pending = self._pending
+        while pending and pending[0]._parts is not None:
+            self._enqueue(pending.popleft()._parts)  # type: ignore[arg-type]
+        if not self._in_dispatch and self._out:
+            self._flush()
+
+    def _enqueue(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            length = part.length if type(part) is Slice else len(part)
+            if length:
+                self._out.append(part)
+                self._out_bytes += length
+
+    def _flush(self) -> None:
+        """Sends until all is sent or the socket takes no more."""
+        out = self._out
+        try:
+            while out:
+                if type(out[0]) is Slice and out[0].length > _COPY_BYTES_MAX:
+                    self._send_slice(out[0])
+                else:
+                    self._send_gathered()
+        except (BlockingIOError, InterruptedError):
+            if not self._is_writing:
+                self._is_writing = True
+                self._loop.add_writer(self._socket, self._flush)
+            self._pause_if_loaded()
+            return
+        except DiskError as problem:
+            self.close(f"a segment could not be read: {problem}")
+            return
+        except OSError:
+            self.close()
+            return
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._socket)
+        self._resume_if_light()
+
+    def _send_gathered(self) -> None:
+        """Sends a run of memory parts and small slices with one call."""
+        out = self._out
+        first = out[0]
+        if len(out) == 1 and type(first) is not Slice:
+            sent = self._socket.send(first)  # type: ignore[arg-type]
+        else:
+            run: list[Any] = []
+            for position, part in enumerate(out):
+                if type(part) is Slice:
+                    if part.length > _COPY_BYTES_MAX:
+                        break
+                    part = _read_slice(part)
+                    out[position] = part
+                run.append(part)
+                if len(run) == _GATHER_MAX:
+                    break
+            sent = self._socket.sendmsg(run)
+        self._out_bytes -= sent
+        while sent:
+            part = out[0]
+            length = len(part)
+            if sent < length:
+                out[0] = memoryview(part)[sent:]  # type: ignore[arg-type]
+                return
+            out.popleft()
+            sent -= length
+
+    def _send_slice(self, part: Slice) -> None:
+        file: Any = part.file
+        sent = os.sendfile(self._socket.fileno(), file.fileno(), part.position, part.length)
+        if sent == 0:
+            raise DiskError(f"{part.file.path} ends before byte {part.position + part.length}")
+        self._out_bytes -= sent
+        if sent < part.length:
+            self._out[0] = Slice(part.file, part.position + sent, part.length - sent)
+        else:
+            self._out.popleft()
+
+    def _pause_if_loaded(self) -> None:
+        if self._is_reading and (self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX):
+            self._is_reading = False
+            if not self.is_closed:
+                self._loop.remove_reader(self._socket)
+
+    def _resume_if_light(self) -> None:
+        if self._is_reading or self.is_closed:
+            return
+        if self._out_bytes <= _OUT_BYTES_MAX // 2 and len(self._pending) <= _PENDING_MAX // 2:
+            self._is_reading = True
+            self._loop.add_reader(self._socket, self._read_ready)
+            # What had arrived before the pause is still in the buffer, and no further byte may come to announce it.
+            if not self._in_dispatch:
+                self._loop.call_soon(self._handle_buffered)
+
+    def _handle_buffered(self) -> None:
+        if not self.is_closed and self._is_reading:
+            self._handle_frames()
+
+
+def _read_slice(part: Slice) -> bytes:
+    data = part.file.read(part.position, part.length)
+    if len(data) != part.length:
+        raise DiskError(f"{part.file.path} ends before byte {part.position + part.length}")
+    return data

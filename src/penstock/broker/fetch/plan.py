@@ -1,0 +1,92 @@
+"""Reading partitions within the limits of one fetch: which slices of which files the answer is made of.
+
+KIP-74: the first partition that has data gives at least one whole batch, however large, so that a consumer always gets
+on; everything after it keeps to the limits.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
+from penstock.broker.fetch.sessions import SessionPartition
+from penstock.cluster.partition.partition import Partition
+from penstock.protocol.fetch import FetchPartition, PartitionAnswer
+
+HostedTopics = Mapping[bytes, Mapping[int, Partition]]
+
+
+class Plan(NamedTuple):
+    answers: list[tuple[SessionPartition, PartitionAnswer]]
+    bytes_found: int
+    has_error: bool
+
+
+def plan_fetch(
+    wanted: list[SessionPartition],
+    topics: HostedTopics,
+    *,
+    bytes_max: int,
+    read_committed: bool,
+    uses_topic_ids: bool,
+) -> Plan:
+    answers = []
+    bytes_left = bytes_max
+    bytes_found = 0
+    has_error = False
+    for one in wanted:
+        hosted = topics.get(one.topic)
+        request = one.request
+        partition = None if hosted is None else hosted.get(request.partition)
+        if partition is None:
+            unknown = ErrorCode.unknown_topic_or_partition
+            if hosted is None and uses_topic_ids:
+                unknown = ErrorCode.unknown_topic_id
+            answer = PartitionAnswer(request.partition, unknown)
+        else:
+            answer = read_partition(partition, request, bytes_left, read_committed, at_least_one=not bytes_found)
+        if answer.records is not None:
+            length = answer.records.length
+            bytes_found += length
+            bytes_left -= length
+        elif answer.error_code or answer.diverging_epoch is not None:
+            has_error = True
+        answers.append((one, answer))
+    return Plan(answers, bytes_found, has_error)
+
+
+def read_partition(
+    partition: Partition, request: FetchPartition, bytes_left: int, read_committed: bool, *, at_least_one: bool
+) -> PartitionAnswer:
+    index = request.partition
+    epoch_error = partition.check_leader_epoch(request.leader_epoch)
+    if epoch_error:
+        return PartitionAnswer(index, epoch_error)
+    try:
+        log = partition.log
+        high_watermark = partition.high_watermark
+        stable_offset = log.last_stable_offset(high_watermark)
+        if request.last_fetched_epoch >= 0:
+            diverging = log.end_offset_for_epoch(request.last_fetched_epoch)
+            if diverging[0] < request.last_fetched_epoch or diverging[1] < request.fetch_offset:
+                return PartitionAnswer(
+                    index, 0, high_watermark, stable_offset, log.log_start_offset, diverging_epoch=diverging
+                )
+        upper_offset = stable_offset if read_committed else high_watermark
+        records = None
+        if bytes_left > 0 or at_least_one:
+            records = log.read(
+                request.fetch_offset,
+                min(request.bytes_max, max(bytes_left, 0)),
+                upper_offset,
+                at_least_one=at_least_one,
+            )
+        aborted: list[tuple[int, int]] | None = None
+        if read_committed:
+            found = log.aborted_transactions(request.fetch_offset, upper_offset) if records is not None else []
+            aborted = [(one.producer_id, one.first_offset) for one in found]
+    except Refused as problem:
+        return PartitionAnswer(index, problem.code)
+    except DiskError:
+        return PartitionAnswer(index, ErrorCode.kafka_storage_error)
+    return PartitionAnswer(index, 0, high_watermark, stable_offset, log.log_start_offset, aborted, records=records)

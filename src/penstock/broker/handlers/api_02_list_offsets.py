@@ -1,0 +1,93 @@
+"""ListOffsets (key 2), versions 1-11.
+
+By timestamp, exact to the record, or by the special timestamps: latest (-1), earliest (-2), the record with the largest
+timestamp (-3, KIP-734), earliest local (-4), latest tiered (-5), earliest not yet uploaded (-6). Nothing is tiered, so
+-4 is the log's start and -5 and -6 have no answer (-1), as in Kafka without remote storage.
+"""
+
+from collections import Counter
+from typing import Any
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
+from penstock.broker.api import Api, Broker, RequestContext
+from penstock.cluster.partition.partition import Partition
+from penstock.protocol.messages import Struct
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+# The first version that knows each special timestamp.
+_SPECIAL_FROM = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
+    read_committed = getattr(request, "isolation_level", 0) == 1
+    asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        hosted = broker.topics_by_name.get(topic.name.encode(), {})
+        answers = []
+        for one in topic.partitions:
+            if asked[topic.name, one.partition_index] > 1:
+                answer = Struct(error_code=ErrorCode.invalid_request)
+            else:
+                answer = _answer(hosted.get(one.partition_index), one, context.version, read_committed)
+            answer.partition_index = one.partition_index
+            answers.append(answer)
+        topics.append(Struct(name=topic.name, partitions=answers))
+    return Struct(topics=topics)
+
+
+def _answer(partition: Partition | None, one: Any, version: int, read_committed: bool) -> Struct:
+    if partition is None:
+        return Struct(error_code=ErrorCode.unknown_topic_or_partition)
+    epoch_error = partition.check_leader_epoch(getattr(one, "current_leader_epoch", -1))
+    if epoch_error:
+        return Struct(error_code=epoch_error)
+    timestamp = one.timestamp
+    if timestamp < 0 and version < _SPECIAL_FROM.get(timestamp, 1 << 15):
+        return Struct(error_code=ErrorCode.unsupported_version)
+    try:
+        found = _find(partition, timestamp, read_committed)
+        if found is None:
+            return Struct(timestamp=-1, offset=-1, leader_epoch=-1)
+        offset, found_timestamp = found
+        return Struct(timestamp=found_timestamp, offset=offset, leader_epoch=partition.log.epoch_for_offset(offset))
+    except Refused as problem:
+        return Struct(error_code=problem.code)
+    except DiskError:
+        return Struct(error_code=ErrorCode.kafka_storage_error)
+
+
+def _find(partition: Partition, timestamp: int, read_committed: bool) -> tuple[int, int] | None:
+    """(offset, timestamp), or None where no record answers the question."""
+    log = partition.log
+    upper_offset = partition.high_watermark
+    if read_committed:
+        upper_offset = log.last_stable_offset(upper_offset)
+    match timestamp:
+        case -1:
+            return upper_offset, -1
+        case -2 | -4:
+            return log.log_start_offset, -1
+        case -5 | -6:
+            return None
+        case -3:
+            found = log.max_timestamp_offset()
+        case _:
+            found = log.offset_for_timestamp(timestamp)
+    return found if found is not None and found[0] < upper_offset else None
+
+
+API = Api(2, "ListOffsets", 1, 11, handle)

@@ -1,0 +1,50 @@
+"""ApiVersions (key 18), versions 0-4.
+
+Lists what the router serves, and the feature levels of the cluster (KIP-584). A version that we do not know is answered
+in version 0 with UNSUPPORTED_VERSION and the range of this API, so that the client can ask again (KIP-35). Version 4
+may show features whose lowest level is 0 (KIP-896); older ones would take that for nonsense.
+"""
+
+import re
+from typing import Any
+
+from penstock.base.errors import ErrorCode
+from penstock.broker.api import Api, Broker, RequestContext
+from penstock.protocol.messages import Struct
+
+_VERSION_MAX = 4
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
+    if context.version >= 3 and not (
+        _SOFTWARE_NAME.fullmatch(request.client_software_name)
+        and _SOFTWARE_NAME.fullmatch(request.client_software_version)
+    ):
+        return Struct(error_code=ErrorCode.invalid_request)
+    image = broker.image
+    return Struct(
+        api_keys=[
+            Struct(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
+            for api in broker.served_apis
+        ],
+        supported_features=[
+            Struct(name=name, min_version=low, max_version=high)
+            for name, (low, high) in image.brokers[broker.node_id].features.items()
+            if low > 0 or context.version >= 4
+        ],
+        finalized_features_epoch=broker.metadata_offset,
+        finalized_features=[
+            Struct(name=name, min_version_level=level, max_version_level=level)
+            for name, level in image.features.items()
+            if level > 0
+        ],
+    )
+
+
+def unsupported_version() -> Struct:
+    own_range = Struct(api_key=18, min_version=0, max_version=_VERSION_MAX)
+    return Struct(error_code=ErrorCode.unsupported_version, api_keys=[own_range])
+
+
+API = Api(18, "ApiVersions", 0, _VERSION_MAX, handle)

@@ -1,0 +1,137 @@
+"""One node as a process: the data directory, the ports, the broker and its server, from start to a clean end."""
+
+import asyncio
+import base64
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.base.errors import Refused
+from penstock.base.ports import Disk, DiskError, MissingFile, Random
+from penstock.base.settings import InvalidSettings, NodeSettings
+from penstock.broker.broker import Broker
+from penstock.broker.ports import RealDisk, SystemClock, SystemRandom
+from penstock.broker.router import Router
+from penstock.broker.server import Server
+from penstock.log.checkpoints import (
+    META_PROPERTIES_FILE,
+    BadCheckpoint,
+    MetaProperties,
+    format_meta_properties,
+    parse_meta_properties,
+)
+
+log = logging.getLogger("penstock.node")
+
+
+class StartRefused(Exception):
+    """The node cannot start; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    node_id: int
+    data_directory: str
+    host: str
+    port: int
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(config: NodeConfig, on_ready: Callable[[str], None]) -> None:
+    """Serves until SIGINT or SIGTERM. `on_ready` gets `host:port` once clients can connect. Raises StartRefused."""
+    try:
+        settings = NodeSettings(config.overrides)
+    except InvalidSettings as problem:
+        raise StartRefused(str(problem)) from problem
+    lock = _lock_directory(config.data_directory)
+    try:
+        asyncio.run(_serve(replace(config, data_directory=os.path.abspath(config.data_directory)), settings, on_ready))
+    except (DiskError, BadCheckpoint, Refused) as problem:
+        raise StartRefused(f"the data in {config.data_directory} cannot be used: {problem}") from problem
+    finally:
+        os.close(lock)
+
+
+async def _serve(config: NodeConfig, settings: NodeSettings, on_ready: Callable[[str], None]) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    disk = RealDisk(config.data_directory)
+    random = SystemRandom()
+    identity = _identify(disk, random, config)
+    broker = Broker(
+        node_id=config.node_id,
+        cluster_id=identity.cluster_id,
+        data_directory=config.data_directory,
+        settings=settings,
+        disk=disk,
+        clock=SystemClock(),
+        random=random,
+    )
+    server = Server(
+        Router(broker).dispatch,
+        frame_bytes_max=settings["socket.request.max.bytes"],
+        idle_ms_max=settings["connections.max.idle.ms"],
+        connections_max=settings["max.connections"],
+        connections_per_ip_max=settings["max.connections.per.ip"],
+    )
+    try:
+        port = server.bind(config.host, config.port)
+    except OSError as problem:
+        raise StartRefused(
+            f"cannot listen on {config.host}:{config.port}: {problem.strerror}. "
+            "Is another node or Kafka running there? Choose another port with --port."
+        ) from problem
+    try:
+        await broker.start(config.host, port)
+        server.start()
+        on_ready(f"{config.host}:{port}")
+        await stopped.wait()
+    finally:
+        server.stop()
+        broker.stop()
+
+
+def _lock_directory(path: str) -> int:
+    try:
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(os.path.join(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as problem:
+        raise StartRefused(
+            f"cannot write to the data directory {path}: {problem.strerror}. Choose another one with --data."
+        ) from problem
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        os.close(descriptor)
+        raise StartRefused(
+            f"the data directory {path} is in use by another node. Stop that one, or choose another with --data."
+        ) from problem
+    return descriptor
+
+
+def _identify(disk: Disk, random: Random, config: NodeConfig) -> MetaProperties:
+    """Who this data directory belongs to; a new one is given an identity. There is no formatting step."""
+    try:
+        found = parse_meta_properties(disk.read_file(META_PROPERTIES_FILE), META_PROPERTIES_FILE)
+    except MissingFile:
+        found = MetaProperties(_random_id(random), config.node_id, _random_id(random))
+        disk.write_file(META_PROPERTIES_FILE, format_meta_properties(found))
+    if found.node_id != config.node_id:
+        raise StartRefused(
+            f"{config.data_directory} belongs to node {found.node_id}, not {config.node_id}. "
+            "Start it with its own id, or choose another directory with --data."
+        )
+    return found
+
+
+def _random_id(random: Random) -> str:
+    """22 characters of URL-safe base64, as Kafka's ids; no dash first, which tools would take for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(random.random_bytes(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

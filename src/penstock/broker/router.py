@@ -1,0 +1,99 @@
+"""From a frame to its handler. `APIS` is the one list of what this broker serves."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from penstock.broker.api import Answer, Api, HotApi, RequestContext
+from penstock.broker.broker import Broker
+from penstock.broker.connection import Connection, Deferred
+from penstock.broker.handlers import (
+    api_00_produce,
+    api_01_fetch,
+    api_02_list_offsets,
+    api_03_metadata,
+    api_18_api_versions,
+    api_19_create_topics,
+    api_20_delete_topics,
+    api_21_delete_records,
+    api_22_init_producer_id,
+    api_23_offset_for_leader_epoch,
+    api_32_describe_configs,
+    api_33_alter_configs,
+    api_35_describe_log_dirs,
+    api_37_create_partitions,
+    api_44_incremental_alter_configs,
+    api_60_describe_cluster,
+    api_74_list_config_resources,
+    api_75_describe_topic_partitions,
+)
+from penstock.protocol.frames import RequestHeader, peek_api, read_request_header
+from penstock.protocol.messages import Malformed, Struct, decode_request, encode_response
+
+log = logging.getLogger("penstock.router")
+
+APIS: tuple[Api | HotApi, ...] = (
+    api_00_produce.API,
+    api_01_fetch.API,
+    api_02_list_offsets.API,
+    api_03_metadata.API,
+    api_18_api_versions.API,
+    api_19_create_topics.API,
+    api_20_delete_topics.API,
+    api_21_delete_records.API,
+    api_22_init_producer_id.API,
+    api_23_offset_for_leader_epoch.API,
+    api_32_describe_configs.API,
+    api_33_alter_configs.API,
+    api_35_describe_log_dirs.API,
+    api_37_create_partitions.API,
+    api_44_incremental_alter_configs.API,
+    api_60_describe_cluster.API,
+    api_74_list_config_resources.API,
+    api_75_describe_topic_partitions.API,
+)
+
+
+class Router:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._apis = {api.key: api for api in APIS}
+        # asyncio keeps only weak references to tasks.
+        self._tasks: set[asyncio.Task[None]] = set()
+        broker.served_apis = APIS
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
+        api_key, version, correlation_id = peek_api(frame)
+        api = self._apis.get(api_key)
+        if api is None:
+            raise Malformed(f"API key {api_key} is not served")
+        if not api.version_min <= version <= api.version_max:
+            if api_key == api_18_api_versions.API.key:
+                # A client that is newer than we are learns from a version 0 answer what it can speak (KIP-35).
+                return [encode_response(api_key, 0, correlation_id, api_18_api_versions.unsupported_version())]
+            raise Malformed(f"{api.name} version {version} is not served ({api.version_min} to {api.version_max} are)")
+        header = read_request_header(frame)
+        if isinstance(api, HotApi):
+            return api.handle_frame(self._broker, connection, header, frame)
+        return self._dispatch_decoded(api, connection, header, frame)
+
+    def _dispatch_decoded(self, api: Api, connection: Connection, header: RequestHeader, frame: memoryview) -> Answer:
+        version = header.api_version
+        request = decode_request(api.key, version, frame, header.body_position)
+        result = api.handle(self._broker, RequestContext(version, header.client_id, connection), request)
+        if isinstance(result, Struct):
+            return [encode_response(api.key, version, header.correlation_id, result)]
+        deferred = Deferred()
+        task = asyncio.ensure_future(self._finish(api, version, header.correlation_id, result, deferred))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return deferred
+
+    async def _finish(
+        self, api: Api, version: int, correlation_id: int, result: Awaitable[Struct], deferred: Deferred
+    ) -> None:
+        try:
+            deferred.complete([encode_response(api.key, version, correlation_id, await result)])
+        except Exception:
+            log.exception("%s version %d met a defect in the broker", api.name, version)
+            deferred.fail("see the error above")

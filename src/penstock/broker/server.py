@@ -1,0 +1,127 @@
+"""The listening socket: accepts connections, keeps their number within limits, and closes idle ones."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+
+from penstock.broker.connection import Connection, Dispatch
+
+log = logging.getLogger("penstock.server")
+
+_BACKLOG = 1024
+_ACCEPTS_PER_WAKEUP = 64
+_IDLE_SWEEP_SECONDS = 15
+_PAUSE_WHEN_EXHAUSTED_SECONDS = 0.5
+
+
+class Server:
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        *,
+        frame_bytes_max: int,
+        idle_ms_max: int,
+        connections_max: int,
+        connections_per_ip_max: int,
+    ) -> None:
+        self._dispatch = dispatch
+        self._frame_bytes_max = frame_bytes_max
+        self._idle_seconds_max = idle_ms_max / 1000
+        self._connections_max = connections_max
+        self._connections_per_ip_max = connections_per_ip_max
+        self._loop = asyncio.get_running_loop()
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._socket: socket.socket | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def bind(self, host: str, port: int) -> int:
+        """Takes the address, so that nobody else can; connections wait for `start`. The port that it got. Raises
+        OSError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            # Listening makes the address ours alone; SO_REUSEADDR lets several sockets bind until one does.
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        listener.setblocking(False)
+        self._socket = listener
+        bound_port: int = listener.getsockname()[1]
+        return bound_port
+
+    def start(self) -> None:
+        """Accepts from now on."""
+        assert self._socket is not None
+        self._loop.add_reader(self._socket, self._accept_ready)
+        self._sweeper = self._loop.call_later(_IDLE_SWEEP_SECONDS, self._close_idle)
+
+    def stop(self) -> None:
+        """Takes no more connections and ends those there are."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self._connections):
+            connection.close()
+
+    def _accept_ready(self) -> None:
+        assert self._socket is not None
+        for _ in range(_ACCEPTS_PER_WAKEUP):
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as problem:
+                if problem.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                self._pause_accepting(problem)
+                return
+            self._admit(accepted, address[0])
+
+    def _admit(self, accepted: socket.socket, ip: str) -> None:
+        if len(self._connections) >= self._connections_max or self._per_ip[ip] >= self._connections_per_ip_max:
+            log.warning("refused a connection from %s: the limit of connections is reached", ip)
+            accepted.close()
+            return
+        try:
+            connection = Connection(
+                accepted, self._loop, self._dispatch, self._frame_bytes_max, lambda closed: self._forget(closed, ip)
+            )
+        except OSError:
+            # The peer was gone before it was greeted.
+            accepted.close()
+            return
+        self._connections.add(connection)
+        self._per_ip[ip] += 1
+
+    def _forget(self, connection: Connection, ip: str) -> None:
+        self._connections.discard(connection)
+        self._per_ip[ip] -= 1
+        if not self._per_ip[ip]:
+            del self._per_ip[ip]
+
+    def _pause_accepting(self, problem: OSError) -> None:
+        """Out of descriptors: those who are connected are served on, the others wait in the backlog."""
+        log.error("cannot accept connections for a moment: %s (raise `ulimit -n`)", problem.strerror)
+        assert self._socket is not None
+        self._loop.remove_reader(self._socket)
+        self._loop.call_later(_PAUSE_WHEN_EXHAUSTED_SECONDS, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if self._socket is not None:
+            self._loop.add_reader(self._socket, self._accept_ready)
+
+    def _close_idle(self) -> None:
+        oldest = self._loop.time() - self._idle_seconds_max
+        for connection in list(self._connections):
+            if connection.last_active < oldest and connection.is_idle:
+                connection.close()
+        self._sweeper = self._loop.call_later(_IDLE_SWEEP_SECONDS, self._close_idle)

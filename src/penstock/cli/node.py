@@ -1,0 +1,59 @@
+"""The process of one node, a child of `penstock up`. It imports no typer, rich or confluent-kafka: fast starts count.
+
+It gets its options as JSON, and a socket whose other end `up` holds. Over that it says, in lines of JSON, that it is
+ready or why it refuses to start. The socket closing means that `up` is gone, however it went: the node ends too.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+# How long a node whose parent vanished may take to close its log properly.
+ORPHAN_STOP_SECONDS_MAX = 20
+LOG_BYTES_MAX = 10 * 1024 * 1024
+LOG_FILES_KEPT = 2
+
+
+def main() -> None:
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    channel = socket.socket(fileno=options.pop("channel_fd"))
+    log_path = options.pop("log_path")
+    threading.Thread(target=_end_with_parent, args=(channel,), daemon=True).start()
+    _log_to(log_path)
+    # kio imports hypothesis where it is installed, as it is for developers: half a second for nothing.
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    from penstock.broker.node import NodeConfig, StartRefused, run
+
+    def tell(**message: str) -> None:
+        channel.sendall(json.dumps(message).encode() + b"\n")
+
+    try:
+        run(NodeConfig(**options), on_ready=lambda address: tell(ready=address))
+    except StartRefused as refusal:
+        tell(refused=str(refusal))
+        sys.exit(1)
+
+
+def _end_with_parent(channel: socket.socket) -> None:
+    channel.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHAN_STOP_SECONDS_MAX)
+    os._exit(1)
+
+
+def _log_to(path: str) -> None:
+    import logging
+    from logging.handlers import RotatingFileHandler
+
+    handler = RotatingFileHandler(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
+if __name__ == "__main__":
+    main()

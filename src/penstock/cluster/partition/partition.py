@@ -1,0 +1,191 @@
+"""One partition on one node: the log, and the rules of who may append to it and who may read how far.
+
+The caller's duties: call from one thread; perform what `append` asks for (a sync before an `acks=all` answer, see
+`must_sync`); set `leader_epoch`, `isr` and `config` as the metadata says.
+
+Hot path: a handful of objects per batch, and plain attributes that handlers read directly.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
+from penstock.cluster.partition.validation import Rejected, check_batch, check_framing
+from penstock.log.config import LogConfig
+from penstock.log.log import Log
+from penstock.log.producer_state import Duplicate
+from penstock.protocol.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+    encode_batch,
+    patch_append_time,
+    read_header,
+)
+from penstock.protocol.compression import CODEC_NAMES, GZIP, LZ4, ZSTD, CorruptCompression, compress, decompress
+from penstock.protocol.produce import PartitionAnswer
+
+_ACKS_ALL = -1
+_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Partition:
+    __slots__ = (
+        "_log",
+        "_open_log",
+        "append_listeners",
+        "config",
+        "has_failed",
+        "index",
+        "isr",
+        "leader_epoch",
+        "replicas",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        config: LogConfig,
+        *,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        leader_epoch: int,
+        open_log: Callable[["Partition"], Log],
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.config = config
+        self.replicas = replicas
+        self.isr = isr
+        self.leader_epoch = leader_epoch
+        self.has_failed = False
+        # Called after each append with the bytes it added. A set because fetches come and go; None while nobody waits.
+        self.append_listeners: set[Callable[[int], None]] | None = None
+        self._open_log = open_log
+        self._log: Log | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def log(self) -> Log:
+        """Opened on first use: ten thousand idle partitions cost neither descriptors nor start-up time."""
+        if self._log is None:
+            self._log = self._open_log(self)
+        return self._log
+
+    @property
+    def loaded_log(self) -> Log | None:
+        return self._log
+
+    @property
+    def high_watermark(self) -> int:
+        """Up to where consumers may read. This node is the only replica, so everything appended is replicated."""
+        return self.log.log_end_offset
+
+    def must_sync(self, acks: int) -> bool:
+        """Whether an answer with these acks has to wait for the disk: `acks=all` means that it survives."""
+        if acks != _ACKS_ALL or self.config.flush_mode == "none":
+            return False
+        return len(self.replicas) == 1 or self.config.flush_mode == "ack"
+
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """KIP-320: whether a client's idea of the leader is older or newer than ours; -1 says it has none."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return ErrorCode.none
+        return ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch
+
+    def append(self, data: memoryview | None, acks: int, produce_version: int, now_ms: int) -> PartitionAnswer:
+        """Appends one producer's batch, in place in the log's next offsets. `data` is changed (placement, time)."""
+        try:
+            if self.has_failed:
+                raise DiskError(f"{self.name} failed to reach the disk earlier; restart the node")
+            if acks == _ACKS_ALL and len(self.isr) < min(self.config.min_insync_replicas, len(self.replicas)):
+                raise Rejected(
+                    ErrorCode.not_enough_replicas,
+                    f"{len(self.isr)} replicas are in sync; min.insync.replicas is {self.config.min_insync_replicas}",
+                )
+            header = read_header(data) if data is not None and len(data) >= HEADER_BYTES else None
+            check_framing(data, header, produce_version)
+            assert data is not None
+            assert header is not None
+            check_batch(data, header, self.config, now_ms)
+            return self._append_valid(data, header, now_ms)
+        except Refused as problem:
+            return PartitionAnswer(self.index, problem.code, error_message=problem.message)
+        except Rejected as problem:
+            return PartitionAnswer(
+                self.index, problem.code, record_errors=problem.record_errors, error_message=problem.message
+            )
+        except DiskError as problem:
+            return PartitionAnswer(self.index, ErrorCode.kafka_storage_error, error_message=str(problem))
+
+    def _append_valid(self, data: memoryview | bytearray, header: BatchHeader, now_ms: int) -> PartitionAnswer:
+        log = self.log
+        config = self.config
+        if header.producer_id >= 0:
+            if header.attributes & TRANSACTIONAL:
+                raise Rejected(ErrorCode.invalid_txn_state, "there is no transaction that this batch belongs to")
+            verdict = log.check_producer(header)
+            if type(verdict) is Duplicate:
+                return PartitionAnswer(self.index, 0, verdict.base_offset, -1, log.log_start_offset)
+            if isinstance(verdict, ErrorCode):
+                raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
+        if config.compression_type != "producer":
+            data, header = _recompress(data, header, config)
+        append_time_ms = -1
+        if config.timestamp_type == "LogAppendTime":
+            append_time_ms = now_ms
+            patch_append_time(data, header.attributes, now_ms)
+            header = read_header(data)
+        base_offset = log.append(data, header, self.leader_epoch, now_ms)
+        if self.append_listeners:
+            size = len(data)
+            for listener in tuple(self.append_listeners):
+                listener(size)
+        return PartitionAnswer(self.index, 0, base_offset, append_time_ms, log.log_start_offset)
+
+
+_SEQUENCE_PROBLEMS = {
+    ErrorCode.out_of_order_sequence_number: "the sequence number does not follow the last one of this producer",
+    ErrorCode.invalid_producer_epoch: "a newer instance of this producer has taken over",
+    ErrorCode.unknown_producer_id: "nothing is known of this producer any more",
+}
+
+
+def _recompress(
+    data: memoryview | bytearray, header: BatchHeader, config: LogConfig
+) -> tuple[memoryview | bytearray, BatchHeader]:
+    """The batch in the topic's own codec. The records section is packed as a whole, so no record is looked at."""
+    codec = 0 if config.compression_type == "uncompressed" else CODEC_NAMES.index(config.compression_type)
+    if codec == header.codec:
+        return data, header
+    levels = {
+        GZIP: config.compression_gzip_level,
+        LZ4: config.compression_lz4_level,
+        ZSTD: config.compression_zstd_level,
+    }
+    try:
+        records = decompress(header.codec, memoryview(data)[HEADER_BYTES:], _UNPACKED_BYTES_MAX)
+    except CorruptCompression as problem:
+        raise Rejected(ErrorCode.corrupt_message, f"the batch cannot be unpacked: {problem}") from problem
+    batch = encode_batch(
+        compress(codec, records, levels.get(codec)),
+        record_count=header.record_count,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+    return batch, read_header(batch)

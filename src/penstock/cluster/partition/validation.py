@@ -1,0 +1,133 @@
+"""What a batch from a producer must be before it is appended, in the order and with the error codes of Apache Kafka.
+
+Only the header and the CRC are looked at. The records inside are opened in the two cases that need them: a compacted
+topic, whose records must have keys, and a timestamp bound that the header alone cannot decide.
+"""
+
+from penstock.base.errors import ErrorCode
+from penstock.log.config import LogConfig
+from penstock.protocol.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    PREFIX_BYTES,
+    BatchHeader,
+    crc_is_valid,
+)
+from penstock.protocol.compression import ZSTD, CorruptCompression
+from penstock.protocol.produce import RecordError
+from penstock.protocol.records import CorruptRecords, Record, iterate_records
+
+_ZSTD_FROM_VERSION = 7
+# How far a batch may unpack where it must be opened: against bombs.
+_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Rejected(Exception):
+    """This batch is not appended. `record_errors` name the records that are to blame, by index in the batch."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.record_errors = record_errors
+
+
+def check_framing(data: memoryview | None, header: BatchHeader | None, produce_version: int) -> None:
+    """Exactly one whole batch of magic 2. `header` is None where the bytes are too few to have one."""
+    if data is None or header is None:
+        raise Rejected(
+            ErrorCode.invalid_record, "a Produce request must have exactly one record batch for each partition"
+        )
+    if header.magic != MAGIC:
+        if 0 <= header.magic < MAGIC:
+            raise Rejected(ErrorCode.invalid_record, f"record batches must have magic 2, not {header.magic}")
+        raise Rejected(ErrorCode.corrupt_message, f"there is no magic {header.magic}")
+    if header.batch_length < HEADER_BYTES - PREFIX_BYTES:
+        raise Rejected(ErrorCode.corrupt_message, f"a batch length of {header.batch_length} is too small")
+    if header.size > len(data):
+        raise Rejected(ErrorCode.invalid_record, "the record batch is cut short")
+    if header.size < len(data):
+        raise Rejected(ErrorCode.invalid_record, "a Produce request may have only one record batch for each partition")
+    if header.codec > ZSTD:
+        raise Rejected(ErrorCode.invalid_record, f"there is no compression codec {header.codec}")
+    if header.codec == ZSTD and produce_version < _ZSTD_FROM_VERSION:
+        raise Rejected(
+            ErrorCode.unsupported_compression_type, f"zstd needs Produce version {_ZSTD_FROM_VERSION} or later"
+        )
+
+
+def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """A framed batch against the topic's configuration."""
+    size = header.batch_length + PREFIX_BYTES
+    if size > config.max_message_bytes:
+        raise Rejected(
+            ErrorCode.message_too_large,
+            f"the batch has {size} bytes; max.message.bytes of the topic is {config.max_message_bytes}",
+        )
+    if not crc_is_valid(data, header):
+        raise Rejected(ErrorCode.corrupt_message, "the batch's CRC does not match its bytes")
+    if header.base_offset != 0:
+        raise Rejected(ErrorCode.invalid_record, f"the base offset must be 0, not {header.base_offset}")
+    if size > config.segment_bytes:
+        raise Rejected(ErrorCode.record_list_too_large, f"the batch is larger than a segment ({config.segment_bytes})")
+    if header.attributes & CONTROL:
+        raise Rejected(ErrorCode.invalid_record, "clients may not write control records")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise Rejected(
+            ErrorCode.invalid_record,
+            f"{header.record_count} records cannot have a last offset delta of {header.last_offset_delta}",
+        )
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise Rejected(ErrorCode.invalid_record, "a batch with a producer id needs a sequence number and an epoch")
+    elif header.producer_id < -1:
+        raise Rejected(ErrorCode.invalid_record, f"there is no producer id {header.producer_id}")
+    if config.timestamp_type == "CreateTime":
+        _check_timestamps(data, header, config, now_ms)
+    if config.is_compacted:
+        _check_keys(data, header)
+
+
+def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if header.attributes & LOG_APPEND_TIME:
+        raise Rejected(
+            ErrorCode.invalid_timestamp, "only the broker may stamp records with the time of their being appended"
+        )
+    latest = now_ms + config.timestamp_after_max_ms
+    earliest = now_ms - config.timestamp_before_max_ms
+    # The header's base timestamp is the first record's, not the least: with a bound below, look at each one.
+    if header.max_timestamp <= latest and config.timestamp_before_max_ms >= _UNBOUNDED_MS:
+        return
+    outside = tuple(
+        RecordError(position, f"timestamp {record.timestamp} is outside [{earliest}, {latest}]")
+        for position, record in enumerate(_open(data, header))
+        if record.timestamp != -1 and not earliest <= record.timestamp <= latest
+    )
+    if outside:
+        raise Rejected(
+            ErrorCode.invalid_timestamp,
+            "record timestamps are too far from the broker's clock (message.timestamp.before.max.ms and after.max.ms)",
+            outside,
+        )
+
+
+_UNBOUNDED_MS = 2**63 - 1
+
+
+def _check_keys(data: memoryview, header: BatchHeader) -> None:
+    keyless = tuple(
+        RecordError(position, "a compacted topic cannot take a record without a key")
+        for position, record in enumerate(_open(data, header))
+        if record.key is None
+    )
+    if keyless:
+        raise Rejected(ErrorCode.invalid_record, "one or more records have no key, in a compacted topic", keyless)
+
+
+def _open(data: memoryview, header: BatchHeader) -> list[Record]:
+    try:
+        return list(iterate_records(data, header, size_max=_UNPACKED_BYTES_MAX))
+    except (CorruptRecords, CorruptCompression) as problem:
+        raise Rejected(ErrorCode.corrupt_message, f"the records cannot be read: {problem}") from problem

@@ -1,0 +1,125 @@
+"""The five codecs of record batches, bounded: a batch never unpacks to more than the caller allows.
+
+snappy is framed as the xerial library does (what Java's clients write); plain raw snappy, which some clients send,
+is read too. lz4 is the standard frame format.
+"""
+
+import struct
+import zlib
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from penstock.base.ports import Bytes
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+
+
+class CorruptCompression(ValueError):
+    """The bytes are not what the codec writes, or unpack to more than is allowed."""
+
+
+def compress(codec: int, data: Bytes, level: int | None = None) -> bytes | bytearray | memoryview:
+    """`level` is the codec's own scale; None is its default. snappy has none."""
+    match codec:
+        case 0:
+            return data
+        case 1:
+            packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+            return packer.compress(data) + packer.flush()
+        case 2:
+            return _compress_xerial(memoryview(data))
+        case 3:
+            packed: bytes = lz4.frame.compress(
+                data, compression_level=0 if level is None else level, block_size=lz4.frame.BLOCKSIZE_MAX64KB
+            )
+            return packed
+        case 4:
+            return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    raise CorruptCompression(f"there is no codec {codec}")
+
+
+def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
+    try:
+        match codec:
+            case 0:
+                return bytes(data)
+            case 1:
+                return _decompress_gzip(data, size_max)
+            case 2:
+                return _decompress_snappy(memoryview(data), size_max)
+            case 3:
+                return _decompress_lz4(data, size_max)
+            case 4:
+                return _decompress_zstd(data, size_max)
+    except (zlib.error, RuntimeError, zstandard.ZstdError, cramjam.DecompressionError, struct.error, EOFError) as error:
+        raise CorruptCompression(f"these are not {CODEC_NAMES[codec]} bytes: {error}") from error
+    raise CorruptCompression(f"there is no codec {codec}")
+
+
+def _too_large(size_max: int) -> CorruptCompression:
+    return CorruptCompression(f"the batch unpacks to more than {size_max} bytes")
+
+
+def _decompress_gzip(data: Bytes, size_max: int) -> bytes:
+    unpacker = zlib.decompressobj(31)
+    result = unpacker.decompress(data, size_max + 1)
+    if len(result) > size_max:
+        raise _too_large(size_max)
+    if not unpacker.eof:
+        raise CorruptCompression("the gzip stream is cut short")
+    return result
+
+
+def _decompress_lz4(data: Bytes, size_max: int) -> bytes:
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    result: bytes = unpacker.decompress(bytes(data), max_length=size_max + 1)
+    if len(result) > size_max:
+        raise _too_large(size_max)
+    if not unpacker.eof:
+        raise CorruptCompression("the lz4 frame is cut short")
+    return result
+
+
+def _decompress_zstd(data: Bytes, size_max: int) -> bytes:
+    with zstandard.ZstdDecompressor().stream_reader(bytes(data), read_across_frames=True) as reader:
+        result = reader.read(size_max + 1)
+    if len(result) > size_max:
+        raise _too_large(size_max)
+    return result
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        out += struct.pack(">i", len(block)) + block
+    return bytes(out)
+
+
+def _decompress_snappy(data: memoryview, size_max: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, size_max)
+    out = bytearray()
+    position = 16
+    while position < len(data):
+        (length,) = struct.unpack_from(">i", data, position)
+        position += 4
+        if length < 0 or position + length > len(data):
+            raise CorruptCompression("a snappy block is cut short")
+        out += _decompress_snappy_block(data[position : position + length], size_max - len(out))
+        position += length
+    return bytes(out)
+
+
+def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
+    # The block opens with its unpacked length, so a bomb is seen before anything is allocated.
+    if cramjam.snappy.decompress_raw_len(block) > size_max:
+        raise _too_large(size_max)
+    return bytes(cramjam.snappy.decompress_raw(block))

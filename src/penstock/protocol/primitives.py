@@ -1,0 +1,44 @@
+"""The few wire primitives that the hand-written codecs share."""
+
+from penstock.base.ports import Bytes
+from penstock.protocol.messages import Malformed
+
+
+def read_uvarint(data: Bytes, position: int) -> tuple[int, int]:
+    """(value, position after it); at most five bytes, as Kafka's unsigned varint."""
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    for shift in (7, 14, 21, 28):
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+    raise Malformed("a varint is longer than five bytes")
+
+
+def skip_tagged_fields(data: Bytes, position: int) -> int:
+    """The position after a tag section whose fields do not matter here."""
+    count, position = read_uvarint(data, position)
+    previous = -1
+    for _ in range(count):
+        tag, position = read_uvarint(data, position)
+        if tag <= previous:
+            raise Malformed("tagged fields are out of order")
+        previous = tag
+        size, position = read_uvarint(data, position)
+        position += size
+        if position > len(data):
+            raise Malformed("a tagged field is longer than its message")
+    return position
+
+
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

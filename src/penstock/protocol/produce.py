@@ -1,0 +1,228 @@
+"""Produce (key 0), versions 3-13, by hand: one pass, no object per record, the batches left in place.
+
+A request is read into positions in the frame, not into copies: `records` of a partition is a memoryview of the
+receive buffer, valid only until the handler returns.
+
+Topics go by name up to version 12 and by id from 13 on; both are kept as the bytes on the wire, which is what the
+broker's tables are keyed by.
+"""
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import NamedTuple
+
+from penstock.protocol.messages import Malformed
+from penstock.protocol.primitives import read_uvarint, skip_tagged_fields, uvarint
+
+VERSION_MIN = 3
+VERSION_MAX = 13
+FLEXIBLE_FROM = 9
+TOPIC_IDS_FROM = 13
+
+_ACKS_AND_TIMEOUT = Struct(">hi")
+_COUNT = Struct(">i")
+_LENGTH = Struct(">h")
+_INDEX_AND_SIZE = Struct(">ii")
+_FRAME = Struct(">ii")
+
+
+class PartitionData(NamedTuple):
+    partition: int
+    # None where the client sent null.
+    records: memoryview | None
+
+
+class TopicData(NamedTuple):
+    # Name in UTF-8, or the 16 bytes of its id.
+    topic: bytes
+    partitions: list[PartitionData]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[TopicData]
+
+
+class RecordError(NamedTuple):
+    batch_index: int
+    message: str | None
+
+
+class PartitionAnswer(NamedTuple):
+    partition: int
+    error_code: int
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[RecordError] = ()
+    error_message: str | None = None
+
+
+TopicAnswer = tuple[bytes, list[PartitionAnswer]]
+
+
+def decode_produce_request(version: int, frame: memoryview, position: int) -> ProduceRequest:
+    """Raises Malformed. Bytes behind the request are ignored, as Kafka does."""
+    try:
+        read = _read_flexible if version >= FLEXIBLE_FROM else _read_plain
+        request, position = read(version, frame, position)
+    except (error, IndexError, UnicodeDecodeError) as problem:
+        raise Malformed(f"Produce: the request is cut short or not text: {problem}") from problem
+    if position > len(frame):
+        raise Malformed("Produce: a string is longer than the frame")
+    return request
+
+
+def _read_plain(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
+    end = len(frame)
+    (length,) = _LENGTH.unpack_from(frame, position)
+    position += 2
+    transactional_id = None
+    if length >= 0:
+        transactional_id = str(frame[position : position + length], "utf-8")
+        position += length
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
+    (topic_count,) = _COUNT.unpack_from(frame, position + 6)
+    position += 10
+    topics = []
+    for _ in range(_checked_count(topic_count, end - position)):
+        (length,) = _LENGTH.unpack_from(frame, position)
+        position += 2
+        if length < 0:
+            raise Malformed("Produce: a topic has no name")
+        name = bytes(frame[position : position + length])
+        position += length
+        (partition_count,) = _COUNT.unpack_from(frame, position)
+        position += 4
+        partitions = []
+        for _ in range(_checked_count(partition_count, end - position)):
+            index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
+            position += 8
+            if size < 0:
+                partitions.append(PartitionData(index, None))
+                continue
+            if position + size > end:
+                raise Malformed("Produce: records are longer than the frame")
+            partitions.append(PartitionData(index, frame[position : position + size]))
+            position += size
+        topics.append(TopicData(name, partitions))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+
+
+def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
+    end = len(frame)
+    length, position = read_uvarint(frame, position)
+    transactional_id = None
+    if length:
+        transactional_id = str(frame[position : position + length - 1], "utf-8")
+        position += length - 1
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
+    topic_count, position = read_uvarint(frame, position + 6)
+    topics = []
+    for _ in range(_checked_count(topic_count - 1, end - position)):
+        if version >= TOPIC_IDS_FROM:
+            topic_end = position + 16
+        else:
+            length, position = read_uvarint(frame, position)
+            if not length:
+                raise Malformed("Produce: a topic has no name")
+            topic_end = position + length - 1
+        topic = bytes(frame[position:topic_end])
+        partition_count, position = read_uvarint(frame, topic_end)
+        partitions = []
+        for _ in range(_checked_count(partition_count - 1, end - position)):
+            (index,) = _COUNT.unpack_from(frame, position)
+            size, position = read_uvarint(frame, position + 4)
+            records = None
+            if size:
+                if position + size - 1 > end:
+                    raise Malformed("Produce: records are longer than the frame")
+                records = frame[position : position + size - 1]
+                position += size - 1
+            partitions.append(PartitionData(index, records))
+            # An empty tag section is the one byte 0, which is nearly always what is there.
+            position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+        topics.append(TopicData(topic, partitions))
+        position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+    position = skip_tagged_fields(frame, position)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+
+
+def _checked_count(count: int, bytes_left: int) -> int:
+    """A collection's length, refused before anything is made of it if the bytes cannot hold as many items."""
+    if count < 0 or count > bytes_left:
+        raise Malformed(f"Produce: a list of {count} does not fit into {bytes_left} bytes")
+    return count
+
+
+# index, error code, base offset, append time, then log start offset from version 5 on.
+_ANSWER = Struct(">ihqq")
+_ANSWER_5 = Struct(">ihqqq")
+
+
+def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytearray:
+    """A whole frame. Leader hints (tagged, 10+) are left out: clients then ask for metadata."""
+    if version >= FLEXIBLE_FROM:
+        return _write_flexible(version, correlation_id, topics)
+    out = bytearray(8)
+    out += _COUNT.pack(len(topics))
+    for topic, partitions in topics:
+        out += _LENGTH.pack(len(topic))
+        out += topic
+        out += _COUNT.pack(len(partitions))
+        for answer in partitions:
+            if version < 5:
+                out += _ANSWER.pack(answer.partition, answer.error_code, answer.base_offset, answer.append_time_ms)
+                continue
+            out += _ANSWER_5.pack(*answer[:5])
+            if version >= 8:
+                out += _COUNT.pack(len(answer.record_errors))
+                for record_error in answer.record_errors:
+                    out += _COUNT.pack(record_error.batch_index)
+                    out += _nullable_string(record_error.message)
+                out += _nullable_string(answer.error_message)
+    out += b"\0\0\0\0"
+    _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
+    return out
+
+
+def _write_flexible(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytearray:
+    out = bytearray(9)
+    out += uvarint(len(topics) + 1)
+    for topic, partitions in topics:
+        if version < TOPIC_IDS_FROM:
+            out += uvarint(len(topic) + 1)
+        out += topic
+        out += uvarint(len(partitions) + 1)
+        for answer in partitions:
+            out += _ANSWER_5.pack(*answer[:5])
+            if answer.error_code == 0:
+                out += b"\1\0\0"  # no record errors, no message, no tags
+                continue
+            out += uvarint(len(answer.record_errors) + 1)
+            for record_error in answer.record_errors:
+                out += _COUNT.pack(record_error.batch_index)
+                out += _compact_nullable_string(record_error.message)
+                out += b"\0"
+            out += _compact_nullable_string(answer.error_message)
+            out += b"\0"
+        out += b"\0"
+    out += b"\0\0\0\0\0"  # throttle time, no tags
+    _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
+    return out
+
+
+def _nullable_string(value: str | None) -> bytes:
+    if value is None:
+        return b"\xff\xff"
+    data = value.encode()
+    return _LENGTH.pack(len(data)) + data
+
+
+def _compact_nullable_string(value: str | None) -> bytes:
+    if value is None:
+        return b"\0"
+    data = value.encode()
+    return uvarint(len(data) + 1) + data

@@ -1,0 +1,68 @@
+"""One sync for all who wait, in the order of their coming, and errors to those whose file failed."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from penstock.base.ports import DiskError
+from penstock.broker.group_commit import GroupCommit
+
+
+class SlowFile:
+    """A file whose sync waits to be let through."""
+
+    def __init__(self, path: str, *, fails: bool = False) -> None:
+        self.path = path
+        self.syncs = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self._fails = fails
+
+    def sync(self) -> None:
+        assert self.gate.wait(10)
+        self.syncs += 1
+        if self._fails:
+            raise DiskError(f"failed syncing {self.path}")
+
+
+def slow(path: str, *, fails: bool = False) -> Any:
+    return SlowFile(path, fails=fails)
+
+
+async def test_all_who_come_during_a_sync_share_the_next_one() -> None:
+    commit = GroupCommit()
+    file = slow("a")
+    file.gate.clear()
+    first = asyncio.create_task(commit.sync([file]))
+    await asyncio.sleep(0.01)
+    others = [asyncio.create_task(commit.sync([file])) for _ in range(50)]
+    await asyncio.sleep(0.01)
+    assert not first.done()
+    file.gate.set()
+    await asyncio.gather(first, *others)
+    assert file.syncs == 2
+    commit.stop()
+
+
+async def test_only_those_whose_file_failed_are_told() -> None:
+    commit = GroupCommit()
+    good, bad = slow("good"), slow("bad", fails=True)
+    results = await asyncio.gather(
+        commit.sync([good]), commit.sync([bad]), commit.sync([good, bad]), return_exceptions=True
+    )
+    assert results[0] is None
+    assert isinstance(results[1], DiskError)
+    assert isinstance(results[2], DiskError)
+    await commit.sync([good])
+    commit.stop()
+
+
+async def test_nothing_to_sync_is_done_at_once() -> None:
+    commit = GroupCommit()
+    await asyncio.wait_for(commit.sync([]), 1)
+    with pytest.raises(DiskError):
+        await commit.sync([slow("bad", fails=True)])
+    await asyncio.wait_for(commit.sync([]), 1)
+    commit.stop()

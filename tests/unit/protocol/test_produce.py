@@ -1,0 +1,141 @@
+"""The hand-written Produce codec against kio, byte for byte, in every version."""
+
+import io
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_writer
+
+from penstock.protocol.messages import Malformed, Struct, encode, encode_response, request_entity
+from penstock.protocol.produce import (
+    TOPIC_IDS_FROM,
+    PartitionAnswer,
+    RecordError,
+    decode_produce_request,
+    encode_produce_response,
+)
+from tests.unit.protocol.kio_strategies import messages
+
+VERSIONS = range(3, 14)
+quiet = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def written(entity: Any, message: Any) -> memoryview:
+    out = io.BytesIO()
+    entity_writer(entity)(out, message)
+    return memoryview(bytearray(out.getvalue()))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_are_read_as_kio_reads_them(version: int) -> None:
+    @quiet
+    @given(messages(request_entity(0, version)))
+    def same(message: Any) -> None:
+        request = decode_produce_request(version, written(request_entity(0, version), message), 0)
+        assert request.transactional_id == message.transactional_id
+        assert request.acks == message.acks
+        assert request.timeout_ms == round(message.timeout.total_seconds() * 1000)
+        expected = []
+        for topic in message.topic_data:
+            if version >= TOPIC_IDS_FROM:
+                key = bytes(16) if topic.topic_id is None else topic.topic_id.bytes
+            else:
+                key = topic.name.encode()
+            expected.append((key, [(one.index, one.records) for one in topic.partition_data]))
+        got = [
+            (topic, [(index, None if records is None else bytes(records)) for index, records in partitions])
+            for topic, partitions in request.topics
+        ]
+        assert got == expected
+
+    same()
+
+
+answers = st.builds(
+    PartitionAnswer,
+    st.integers(0, 9),
+    st.sampled_from([0, 2, 87]),
+    st.integers(-1, 2**62),
+    st.integers(-1, 2**40),
+    st.integers(-1, 2**62),
+    st.just(()),
+    st.none(),
+)
+failures = st.builds(
+    PartitionAnswer,
+    st.integers(0, 9),
+    st.just(87),
+    base_offset=st.just(-1),
+    append_time_ms=st.just(-1),
+    log_start_offset=st.just(-1),
+    record_errors=st.lists(st.builds(RecordError, st.integers(0, 9), st.none() | st.text(max_size=9)), max_size=3),
+    error_message=st.none() | st.text(max_size=200),
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_responses_are_written_as_the_seam_writes_them(version: int) -> None:
+    @quiet
+    @given(
+        st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.lists(answers | failures, max_size=3)), max_size=3)
+    )
+    def same(topics: list[tuple[bytes, list[PartitionAnswer]]]) -> None:
+        named = topics if version >= TOPIC_IDS_FROM else [(topic.hex().encode(), parts) for topic, parts in topics]
+        expected = Struct(
+            responses=[
+                Struct(
+                    name=None if version >= TOPIC_IDS_FROM else topic.decode(),
+                    topic_id=uuid.UUID(bytes=topic) if version >= TOPIC_IDS_FROM else None,
+                    partition_responses=[
+                        Struct(
+                            index=one.partition,
+                            error_code=one.error_code,
+                            base_offset=one.base_offset,
+                            log_append_time=one.append_time_ms,
+                            log_start_offset=one.log_start_offset,
+                            record_errors=[
+                                Struct(batch_index=each.batch_index, batch_index_error_message=each.message)
+                                for each in one.record_errors
+                            ],
+                            error_message=one.error_message,
+                        )
+                        for one in parts
+                    ],
+                )
+                for topic, parts in named
+            ]
+        )
+        got = bytes(encode_produce_response(version, 77, named))
+        assert got == bytes(encode_response(0, version, 77, expected))
+
+    same()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
+    entity = request_entity(0, version)
+    one = Struct(index=1, records=b"x" * 30)
+    topic = Struct(name="topic", topic_id=None, partition_data=[one])
+    whole = bytes(encode(entity, Struct(transactional_id="t", acks=1, timeout=5, topic_data=[topic])))
+    decode_produce_request(version, memoryview(whole), 0)
+    for length in range(len(whole)):
+        with pytest.raises(Malformed):
+            decode_produce_request(version, memoryview(whole[:length]), 0)
+    assert decode_produce_request(version, memoryview(whole + b"\0"), 0).acks == 1
+
+
+@given(st.sampled_from(VERSIONS), st.binary(max_size=80))
+def test_any_bytes_are_a_request_or_malformed(version: int, data: bytes) -> None:
+    try:
+        decode_produce_request(version, memoryview(data), 0)
+    except Malformed:
+        pass
+
+
+def test_a_list_longer_than_the_frame_is_refused_before_it_is_made() -> None:
+    plain = b"\xff\xff" + b"\0\1" + b"\0\0\0\5" + b"\x7f\xff\xff\xff"
+    with pytest.raises(Malformed, match="does not fit"):
+        decode_produce_request(3, memoryview(plain), 0)
