@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UP ?=
 
-.PHONY: env up test check bench lock clean
+.PHONY: env up test check docs bench lock clean
 
 env: $(VENV)/.made
 
@@ -26,6 +26,10 @@ check: env
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+docs: env
+	@$(BIN)/python -m penstock.base.settings > docs/settings.md
+	@$(BIN)/python -m penstock.broker.support
 
 bench: env
 	@$(BIN)/python -m bench

@@ -9,17 +9,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import brokers, processes, report
 from bench.figures import Comparison, Sample
-from bench.scenarios import SCENARIOS, Scenario
+from bench.scenarios import ONCE_FOR_KAFKA, SCENARIOS, Scenario
 from bench.session import FULL, QUICK, Session, Sizes
 from penstock.base.errors import Refused
 
 FREE_DISK_BYTES_MIN = 10_000_000_000
+LOAD_AVERAGE_QUIET = 0.5
 
 
 def _arguments() -> argparse.Namespace:
@@ -53,18 +55,36 @@ def _samples(scenario: Scenario, session: Session) -> Iterator[tuple[str, Sample
             session.end_shared()
 
 
-def _turn(
-    session: Session, wanted: Sequence[str], comparisons: dict[str, Comparison], progress: Progress, title: str
-) -> None:
+class Turn(NamedTuple):
+    title: str
+    kind: type[brokers.Broker]
+    scenarios: list[str]
+
+
+def _turns(wanted: Sequence[str], rounds: int) -> list[Turn]:
+    """Kafka and Penstock in each round; the order changes, so that neither always comes second."""
+    turns = []
+    for index in range(rounds):
+        kafka = [name for name in wanted if index == 0 or name not in ONCE_FOR_KAFKA]
+        title = f"round {index + 1}, "
+        pair = [
+            Turn(title + brokers.ApacheKafka.name, brokers.ApacheKafka, kafka),
+            Turn(title + brokers.Penstock.name, brokers.Penstock, list(wanted)),
+        ]
+        turns += pair if index % 2 == 0 else pair[::-1]
+    return turns
+
+
+def _take_turn(session: Session, turn: Turn, comparisons: dict[str, Comparison], progress: Progress) -> None:
     (task,) = progress.task_ids
-    for name in wanted:
-        progress.update(task, description=f"{title}: {name}")
+    for name in turn.scenarios:
+        progress.update(task, description=f"{turn.title}: {name}")
         progress.refresh()
         for key, sample in _samples(SCENARIOS[name], session):
             comparison = comparisons[key]
-            (comparison.kafka if session.kind is brokers.ApacheKafka else comparison.penstock).append(sample)
+            (comparison.kafka if turn.kind is brokers.ApacheKafka else comparison.penstock).append(sample)
             figure = comparison.figure
-            line = f"{title}: {figure.label} ({figure.client or 'broker'})"
+            line = f"{turn.title}: {figure.label} ({figure.client or 'broker'})"
             line += f": {report.shown_value(sample.value, figure.unit)} {sample.note}"
             progress.console.print(line, markup=False, highlight=False)
             progress.advance(task)
@@ -73,21 +93,19 @@ def _turn(
 
 def _run(wanted: Sequence[str], rounds: int, sizes: Sizes, directory: Path, console: Console) -> list[Comparison]:
     comparisons = {figure.key: Comparison(figure) for name in wanted for figure in SCENARIOS[name].FIGURES}
-    kinds: tuple[type[brokers.Broker], ...] = (brokers.ApacheKafka, brokers.Penstock)
+    turns = _turns(wanted, rounds)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # Redrawn by us: a thread that does it would be part of what is measured on two cores.
     with Progress(*columns, console=console, auto_refresh=False) as progress:
-        progress.add_task("", total=rounds * len(kinds) * len(comparisons))
-        for index in range(rounds):
-            # The order changes from round to round, so that neither always comes second.
-            for kind in kinds if index % 2 == 0 else kinds[::-1]:
-                with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as turn_directory:
-                    session = Session(kind, sizes, Path(turn_directory))
-                    _turn(session, wanted, comparisons, progress, f"round {index + 1}, {kind.name}")
-                    try:
-                        session.end_shared()
-                    except processes.Failed as error:
-                        console.print(str(error), markup=False)
+        progress.add_task("", total=sum(len(SCENARIOS[name].FIGURES) for turn in turns for name in turn.scenarios))
+        for turn in turns:
+            with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as turn_directory:
+                session = Session(turn.kind, sizes, Path(turn_directory))
+                _take_turn(session, turn, comparisons, progress)
+                try:
+                    session.end_shared()
+                except processes.Failed as error:
+                    console.print(str(error), markup=False)
     return list(comparisons.values())
 
 
@@ -103,10 +121,12 @@ def main() -> int:
                 f"the benchmark needs {FREE_DISK_BYTES_MIN // 10**9} GB free in {directory.parent}"
             )
         brokers.java_command()
+        machine = report.machine_facts(arguments.rounds, arguments.quick)
+        if float(machine["load_average"]) > LOAD_AVERAGE_QUIET:
+            console.print(f"Other work runs here (load average {machine['load_average']}): the figures will suffer.")
         started_s = time.monotonic()
         sizes = QUICK if arguments.quick else FULL
         comparisons = _run(wanted, arguments.rounds, sizes, directory, console)
-        machine = report.machine_facts(arguments.rounds, arguments.quick)
         report.print_table(console, comparisons, machine)
         paths = report.save(comparisons, machine)
         console.print(f"{(time.monotonic() - started_s) / 60:.1f} minutes; saved {', '.join(map(str, paths))}")

@@ -64,19 +64,33 @@ def run(command: Sequence[str], output: Path, timeout_s: float, environment: Map
 
 
 def end(process: Process, timeout_s: float) -> bool:
-    """Ends it with what it started: SIGTERM, then SIGKILL to the group. Whether SIGTERM was enough."""
+    """Ends it with what it started: SIGTERM, then SIGKILL to what is left. Whether SIGTERM was enough."""
     in_time = True
-    if process.poll() is None and timeout_s > 0:
-        process.terminate()
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            in_time = False
+    children: list[int] = []
+    if process.poll() is None:
+        if timeout_s > 0:
+            process.terminate()
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                in_time = False
+        if process.poll() is None:
+            # Penstock's nodes have process groups of their own.
+            children = _children(process.pid)
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     _running.pop(process.pid, None)
     return in_time
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 def end_all() -> None:

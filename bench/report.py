@@ -16,6 +16,12 @@ from bench.brokers import KAFKA_VERSION, REPOSITORY
 from bench.figures import Comparison, Verdict
 
 RESULTS = REPOSITORY / "bench" / "results"
+_BAR_COLOURS = {
+    Verdict.MET: "seagreen",
+    Verdict.MISSED: "indianred",
+    Verdict.NO_GOAL: "grey",
+    Verdict.NOT_MEASURED: "grey",
+}
 _COLOURS = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.NO_GOAL: "", Verdict.NOT_MEASURED: "yellow"}
 
 
@@ -63,7 +69,7 @@ _COLUMNS = (
 )
 
 
-def print_table(console: Console, comparisons: Sequence[Comparison], machine: dict[str, str | int]) -> None:
+def print_table(console: Console, comparisons: Sequence[Comparison], machine: dict[str, str | int | float]) -> None:
     title = f"Penstock beside Apache Kafka {KAFKA_VERSION}, medians of {machine['rounds']} rounds"
     table = Table(title=f"{title} ({machine['sizes']} sizes)")
     for column in _COLUMNS:
@@ -80,7 +86,7 @@ def print_table(console: Console, comparisons: Sequence[Comparison], machine: di
     )
 
 
-def markdown(comparisons: Sequence[Comparison], machine: dict[str, str | int]) -> str:
+def markdown(comparisons: Sequence[Comparison], machine: dict[str, str | int | float]) -> str:
     lines = [f"| {' | '.join(_COLUMNS)} |", "|---|---|--:|--:|--:|--:|---|--:|--:|"]
     lines += [f"| {' | '.join(_row(comparison))} |" for comparison in comparisons]
     lines.append("")
@@ -92,7 +98,7 @@ def markdown(comparisons: Sequence[Comparison], machine: dict[str, str | int]) -
     return "\n".join(lines)
 
 
-def machine_facts(rounds: int, is_quick: bool) -> dict[str, str | int]:
+def machine_facts(rounds: int, is_quick: bool) -> dict[str, str | int | float]:
     processor = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -105,13 +111,14 @@ def machine_facts(rounds: int, is_quick: bool) -> dict[str, str | int]:
         "processor": processor,
         "cores": os.cpu_count() or 0,
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "load_average": round(os.getloadavg()[0], 2),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "apache_kafka": KAFKA_VERSION,
     }
 
 
-def save(comparisons: Sequence[Comparison], machine: dict[str, str | int]) -> list[Path]:
+def save(comparisons: Sequence[Comparison], machine: dict[str, str | int | float]) -> list[Path]:
     """Writes the JSON and the chart, named after the moment and as `latest`; the paths of the former."""
     RESULTS.mkdir(exist_ok=True)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
@@ -143,7 +150,7 @@ def _as_json(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def _draw(comparisons: Sequence[Comparison], machine: dict[str, str | int], path: Path) -> None:
+def _draw(comparisons: Sequence[Comparison], machine: dict[str, str | int | float], path: Path) -> None:
     """Bars of how many times better Penstock is, so that longer is better for rates and for times alike."""
     # Here, because it takes half a second that no other command of the benchmark should spend.
     import matplotlib
@@ -158,18 +165,20 @@ def _draw(comparisons: Sequence[Comparison], machine: dict[str, str | int], path
             is_rate = figure.unit == "records/s"
             label = f"{figure.label} ({figure.client})" if figure.client else figure.label
             bound = None if figure.goal is None or figure.goal.is_absolute else figure.goal.bound
-            bars.append((label, ratio if is_rate else 1 / ratio, bound, _COLOURS[comparison.verdict] or "grey"))
+            bars.append((label, ratio if is_rate else 1 / ratio, bound, _BAR_COLOURS[comparison.verdict]))
     chart, axes = plt.subplots(figsize=(11, 0.42 * len(bars) + 1.4), layout="constrained")
     rows = range(len(bars))
-    axes.barh(rows, [bar[1] for bar in bars], color=[bar[3].replace("green", "seagreen") for bar in bars], height=0.6)
+    # From 1x on, to the right when better and to the left when worse: on a log scale bars have no zero to start from.
+    axes.barh(rows, [bar[1] - 1 for bar in bars], left=1, color=[bar[3] for bar in bars], height=0.6)
     for row, (_, value, bound, _) in zip(rows, bars, strict=True):
-        axes.text(value, row, f" {value:.2f}x", va="center", fontsize=8)
+        axes.text(max(value, 1), row, f" {value:.2f}x", va="center", fontsize=8)
         if bound is not None:
             axes.plot([bound, bound], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
     axes.axvline(1, color="grey", linewidth=0.8, linestyle="--")
     axes.set_yticks(rows, [bar[0] for bar in bars], fontsize=8)
     axes.invert_yaxis()
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}x")
     axes.set_title(
         f"Penstock against Apache Kafka {KAFKA_VERSION}: times better (black: goal), "
         f"{machine['rounds']} rounds, {machine['cores']} cores",

@@ -101,7 +101,7 @@ class Session:
         try:
             yield broker
         finally:
-            broker.stop()
+            broker.kill()
             shutil.rmtree(broker.directory, ignore_errors=True)
 
     def end_shared(self) -> None:

@@ -29,3 +29,6 @@ SCENARIOS: dict[str, Scenario] = {
     "memory": memory,
     "partitions": many_partitions,
 }
+
+# Its goals are absolute and Apache Kafka needs minutes for it: one look at that is enough.
+ONCE_FOR_KAFKA = frozenset({"partitions"})

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Deferred
 from penstock.protocol.fetch import Part
-from penstock.protocol.frames import RequestHeader
 from penstock.protocol.messages import Struct
 
 __all__ = ["Answer", "Api", "Broker", "HotApi", "RequestContext"]
@@ -27,7 +26,8 @@ class RequestContext(NamedTuple):
 
 Handle = Callable[[Broker, RequestContext, Any], Struct | Awaitable[Struct]]
 Answer = Deferred | Iterable[Part] | None
-HandleFrame = Callable[[Broker, Connection, RequestHeader, memoryview], Answer]
+# Version, correlation id, the frame and the position of the body in it.
+HandleFrame = Callable[[Broker, Connection, int, int, memoryview, int], Answer]
 
 
 class Api(NamedTuple):

@@ -41,7 +41,9 @@ class Broker:
         disk: Disk,
         clock: Clock,
         random: Random,
+        boot_id: str | None = None,
     ) -> None:
+        """`boot_id` changes when the machine starts anew; None where there is no telling."""
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.data_directory = data_directory
@@ -50,7 +52,7 @@ class Broker:
         self.random = random
         self.image = MetadataImage()
         self.group_commit = GroupCommit()
-        self.hosting = Hosting(disk, clock, self.image, self.group_commit, self._topic_config)
+        self.hosting = Hosting(disk, clock, self.image, self._topic_config, boot_id)
         self.topics_by_name = self.hosting.by_name
         self.topics_by_id = self.hosting.by_id
         self.fetch_bytes_max: int = settings["fetch.max.bytes"]

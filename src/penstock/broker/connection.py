@@ -33,6 +33,7 @@ _PENDING_MAX = 256
 # Up to here, copying file bytes next to the headers around them beats a sendfile call of their own.
 _COPY_BYTES_MAX = 32 * 1024
 _GATHER_MAX = 64
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
 
 Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | None"]
 
@@ -285,16 +286,19 @@ class Connection:
             sent = self._socket.send(first)  # type: ignore[arg-type]
         else:
             run: list[Any] = []
+            flags = 0
             for position, part in enumerate(out):
                 if type(part) is Slice:
                     if part.length > _COPY_BYTES_MAX:
+                        # The file's bytes follow at once: let the headers before them travel along.
+                        flags = _MSG_MORE
                         break
                     part = _read_slice(part)
                     out[position] = part
                 run.append(part)
                 if len(run) == _GATHER_MAX:
                     break
-            sent = self._socket.sendmsg(run)
+            sent = self._socket.sendmsg(run, (), flags)
         self._out_bytes -= sent
         while sent:
             part = out[0]

@@ -6,11 +6,11 @@ makes no strings.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterator
 
 from penstock.base.ports import Clock, Disk, DiskError, MissingFile
-from penstock.broker.group_commit import GroupCommit
 from penstock.cluster.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
 from penstock.cluster.metadata.records import (
     ConfigRecord,
@@ -47,20 +47,20 @@ class Hosting:
         disk: Disk,
         clock: Clock,
         image: MetadataImage,
-        group_commit: GroupCommit,
         topic_config: Callable[[str], LogConfig],
+        boot_id: str | None,
     ) -> None:
         self.by_name: dict[bytes, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self._disk = disk
         self._clock = clock
         self._image = image
-        self._group_commit = group_commit
         self._topic_config = topic_config
         self._recovery_points = self._read_offsets(RECOVERY_POINTS_FILE)
         self._log_start_offsets = self._read_offsets(LOG_START_OFFSETS_FILE)
         self._synced_sizes: dict[TopicPartition, int] = {}
-        self.was_clean = disk.exists(_CLEAN_SHUTDOWN_FILE)
+        self._boot_id = boot_id
+        self.was_clean = self._read_clean_shutdown()
         # From here on a crash is a crash, until `close` says otherwise.
         disk.remove(_CLEAN_SHUTDOWN_FILE)
 
@@ -132,9 +132,7 @@ class Hosting:
             return
         config = self._topic_config(name.decode())
         for partition in hosted.values():
-            partition.config = config
-            if partition.loaded_log is not None:
-                partition.loaded_log.reconfigure(config)
+            partition.reconfigure(config)
 
     def _delete_topic(self, topic_id: bytes) -> None:
         hosted = self.by_id.pop(topic_id, None)
@@ -221,13 +219,26 @@ class Hosting:
             if opened is not None:
                 opened.close()
                 key = (partition.topic, partition.index)
-                self._recovery_points[key] = opened.log_end_offset
+                self._recovery_points[key] = opened.recovery_point
                 if opened.log_start_offset:
                     self._log_start_offsets[key] = opened.log_start_offset
         self._disk.write_file(RECOVERY_POINTS_FILE, format_offsets(self._recovery_points), durable=False)
         self._disk.write_file(LOG_START_OFFSETS_FILE, format_offsets(self._log_start_offsets), durable=False)
-        self._disk.sync_all()
-        self._disk.write_file(_CLEAN_SHUTDOWN_FILE, b'{"version":0,"brokerEpoch":-1}')
+        marker: dict[str, object] = {"version": 0, "brokerEpoch": -1}
+        if self._boot_id is None:
+            self._disk.sync_all()
+        else:
+            # What is in the page cache outlives this process, though not the machine: so the marker counts only
+            # until the next boot, and stopping need not wait for the disk.
+            marker["bootId"] = self._boot_id
+        self._disk.write_file(_CLEAN_SHUTDOWN_FILE, json.dumps(marker).encode())
+
+    def _read_clean_shutdown(self) -> bool:
+        try:
+            marker = json.loads(self._disk.read_file(_CLEAN_SHUTDOWN_FILE))
+        except (MissingFile, ValueError):
+            return False
+        return isinstance(marker, dict) and marker.get("bootId", self._boot_id) == self._boot_id
 
     def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
         try:

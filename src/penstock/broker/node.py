@@ -71,6 +71,7 @@ async def _serve(config: NodeConfig, settings: NodeSettings, on_ready: Callable[
         disk=disk,
         clock=SystemClock(),
         random=random,
+        boot_id=_boot_id(),
     )
     server = Server(
         Router(broker).dispatch,
@@ -127,6 +128,14 @@ def _identify(disk: Disk, random: Random, config: NodeConfig) -> MetaProperties:
             "Start it with its own id, or choose another directory with --data."
         )
     return found
+
+
+def _boot_id() -> str | None:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return None
 
 
 def _random_id(random: Random) -> str:

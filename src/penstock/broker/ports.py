@@ -50,6 +50,7 @@ class RealFile:
 
     def append(self, data: Bytes) -> None:
         # Hot: one frame and one system call for a produced batch.
+        self._recently_used = True
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open(make=True)
@@ -57,11 +58,10 @@ class RealFile:
         try:
             written = os.pwrite(descriptor, data, size)
         except OSError as error:
-            raise self._undo_append(error) from error
+            raise _disk_error(error, "appending to", self.path) from error
         if written != len(data):
             self._append_rest(data, written)
         self._size = size + len(data)
-        self._recently_used = True
 
     def _append_rest(self, data: Bytes, written: int) -> None:
         """After a short write: the rest, or nothing at all."""
@@ -70,21 +70,18 @@ class RealFile:
             while written < len(view):
                 written += os.pwrite(self._descriptor, view[written:], self._size + written)
         except OSError as error:
-            raise self._undo_append(error) from error
-
-    def _undo_append(self, error: OSError) -> DiskError:
-        result = _disk_error(error, "appending to", self.path)
-        try:
-            os.ftruncate(self._descriptor, self._size)
-        except OSError as second:
-            return DiskError(f"{result}; and the half-written end could not be cut off: {second.strerror}")
-        return result
+            problem = _disk_error(error, "appending to", self.path)
+            try:
+                os.ftruncate(self._descriptor, self._size)
+            except OSError as second:
+                raise DiskError(f"{problem}; the half-written end could not be cut off: {second.strerror}") from second
+            raise problem from error
 
     def read(self, position: int, length: int) -> bytes:
+        self._recently_used = True
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open(make=False)
-        self._recently_used = True
         try:
             data = os.pread(descriptor, length, position)
             if len(data) < length and position + len(data) < self._size:
@@ -134,6 +131,8 @@ class RealFile:
 
     def _open(self, *, make: bool) -> int:
         self._descriptor, self._size = self._disk.open_descriptor(self, make=make)
+        # One use earns no second chance: files touched once must not push out those in steady use.
+        self._recently_used = False
         return self._descriptor
 
 

@@ -27,7 +27,7 @@ from penstock.broker.handlers import (
     api_74_list_config_resources,
     api_75_describe_topic_partitions,
 )
-from penstock.protocol.frames import RequestHeader, peek_api, read_request_header
+from penstock.protocol.frames import HEADER, HEADER_BYTES, body_position, is_flexible, read_client_id
 from penstock.protocol.messages import Malformed, Struct, decode_request, encode_response
 
 log = logging.getLogger("penstock.router")
@@ -58,33 +58,52 @@ class Router:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._apis = {api.key: api for api in APIS}
+        # By API key and version; filled as clients ask, because knowing it takes loading the version's schema.
+        self._flexible: dict[tuple[int, int], bool] = {}
         # asyncio keeps only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
         broker.served_apis = APIS
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
-        api_key, version, correlation_id = peek_api(frame)
+        # Hot: every request comes through here.
+        if len(frame) < HEADER_BYTES:
+            raise Malformed("the frame is too short for a request header")
+        api_key, version, correlation_id, client_id_bytes = HEADER.unpack_from(frame)
+        flexible = self._flexible.get((api_key, version))
+        if flexible is None:
+            refusal = self._first_use(api_key, version, correlation_id)
+            if refusal is not None:
+                return refusal
+            flexible = self._flexible[api_key, version]
+        position = body_position(frame, client_id_bytes, flexible)
+        api = self._apis[api_key]
+        if isinstance(api, HotApi):
+            return api.handle_frame(self._broker, connection, version, correlation_id, frame, position)
+        context = RequestContext(version, read_client_id(frame, client_id_bytes), connection)
+        return self._dispatch_decoded(api, context, correlation_id, frame, position)
+
+    def _first_use(self, api_key: int, version: int, correlation_id: int) -> Answer:
+        """Notes whether the version is flexible, or refuses it: by an answer where Kafka has one, else by Malformed."""
         api = self._apis.get(api_key)
         if api is None:
             raise Malformed(f"API key {api_key} is not served")
-        if not api.version_min <= version <= api.version_max:
-            if api_key == api_18_api_versions.API.key:
-                # A client that is newer than we are learns from a version 0 answer what it can speak (KIP-35).
-                return [encode_response(api_key, 0, correlation_id, api_18_api_versions.unsupported_version())]
-            raise Malformed(f"{api.name} version {version} is not served ({api.version_min} to {api.version_max} are)")
-        header = read_request_header(frame)
-        if isinstance(api, HotApi):
-            return api.handle_frame(self._broker, connection, header, frame)
-        return self._dispatch_decoded(api, connection, header, frame)
+        if api.version_min <= version <= api.version_max:
+            self._flexible[api_key, version] = is_flexible(api_key, version)
+            return None
+        if api_key == api_18_api_versions.API.key:
+            # A client that is newer than we are learns from a version 0 answer what it can speak (KIP-35).
+            return [encode_response(api_key, 0, correlation_id, api_18_api_versions.unsupported_version())]
+        raise Malformed(f"{api.name} version {version} is not served ({api.version_min} to {api.version_max} are)")
 
-    def _dispatch_decoded(self, api: Api, connection: Connection, header: RequestHeader, frame: memoryview) -> Answer:
-        version = header.api_version
-        request = decode_request(api.key, version, frame, header.body_position)
-        result = api.handle(self._broker, RequestContext(version, header.client_id, connection), request)
+    def _dispatch_decoded(
+        self, api: Api, context: RequestContext, correlation_id: int, frame: memoryview, position: int
+    ) -> Answer:
+        request = decode_request(api.key, context.version, frame, position)
+        result = api.handle(self._broker, context, request)
         if isinstance(result, Struct):
-            return [encode_response(api.key, version, header.correlation_id, result)]
+            return [encode_response(api.key, context.version, correlation_id, result)]
         deferred = Deferred()
-        task = asyncio.ensure_future(self._finish(api, version, header.correlation_id, result, deferred))
+        task = asyncio.ensure_future(self._finish(api, context.version, correlation_id, result, deferred))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return deferred

@@ -82,11 +82,12 @@ class _Source:
         return b"".join(pieces)
 
 
-def read_records(template: str, chunks: Iterable[bytes]) -> Iterator[InputRecord]:
-    """The records in `chunks`. A format that makes no sense is refused at once, before anything is read."""
+def compile_input(template: str) -> Callable[[Iterable[bytes]], Iterator[InputRecord]]:
+    """A function from the input, in chunks, to its records. Raises BadFormat; what it returns raises InputMismatch."""
     if template == "json":
-        return _read_json(_Source(chunks))
-    return _read(_compile(parse_format(template, "kKvVpdHh")), _Source(chunks))
+        return lambda chunks: _read_json(_Source(chunks))
+    steps = _compile(parse_format(template, "kKvVpdHh"))
+    return lambda chunks: _read(steps, _Source(chunks))
 
 
 def _read(steps: list[Step], source: _Source) -> Iterator[InputRecord]:

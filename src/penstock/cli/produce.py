@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.failures import Failed, Misused, sentence_of
 from penstock.cli.formats import BadFormat, Headers, PrintedRecord, compile_output
-from penstock.cli.input_formats import InputMismatch, InputRecord, read_records
+from penstock.cli.input_formats import InputMismatch, InputRecord, compile_input
 from penstock.cli.options import DEFAULT_BROKERS, NONE_GIVEN, Brokers, ClientProperties
 from penstock.cli.partitioners import NoPartitioner, Partitioner, partitioner
 from penstock.cli.printing import human_bytes, is_terminal, note, plural
@@ -71,6 +71,11 @@ def produce(
         raise Misused(f"--acks takes all, 1 or 0, not '{acks}'")
     if compression not in COMPRESSIONS:
         raise Misused(f"--compression takes one of {', '.join(COMPRESSIONS)}, not '{compression}'")
+    try:
+        read = compile_input(template)
+        choose = partitioner(partitioner_name)
+    except (BadFormat, NoPartitioner) as error:
+        raise Misused(str(error)) from error
     common_headers = _parse_headers(headers)
     stream = _opened(file)
     interactive = is_terminal(stream)
@@ -78,36 +83,32 @@ def produce(
 
     from penstock.cli.connection import connect
 
+    cluster = connect(brokers, extra)
+    partition_count = len(cluster.partitions_of(topic))
+    if partition >= partition_count:
+        raise Failed(f"'{topic}' has no partition {partition}; it has {partition_count}")
+    producer = cluster.producer(
+        {
+            "acks": ACKS[acks],
+            "compression.type": compression,
+            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "linger.ms": 5,
+        }
+    )
+    sender = Sender(producer, topic, partition_count, choose if partition < 0 else lambda *_: partition, report)
+    problem = None
     try:
-        choose = partitioner(partitioner_name)
-        cluster = connect(brokers, extra)
-        count = len(cluster.partitions_of(topic))
-        if partition >= count:
-            raise Failed(f"'{topic}' has no partition {partition}; it has {count}")
-        producer = cluster.producer(
-            {
-                "acks": ACKS[acks],
-                "compression.type": compression,
-                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
-                "linger.ms": 5,
-            }
-        )
-        sender = Sender(producer, topic, count, choose if partition < 0 else lambda *_: partition, report)
         with byte_progress(f"producing to {topic}", _size_of(stream)) as advance:
-            for record in read_records(template, _chunks(stream, producer, advance)):
+            for record in read(_chunks(stream, producer, advance)):
                 sender.send(_completed(record, key, common_headers, tombstone))
                 if interactive:
                     producer.flush(DELIVERY_TIMEOUT_MS / 1000)
-            producer.flush(DELIVERY_TIMEOUT_MS / 1000)
-    except BadFormat as error:
-        raise Misused(str(error)) from error
-    except NoPartitioner as error:
-        raise Misused(str(error)) from error
-    except InputMismatch as error:
-        producer.flush(DELIVERY_TIMEOUT_MS / 1000)
-        report.finish()
-        raise Failed(f"{error}. What came before it was produced.") from error
+    except (InputMismatch, NoPartitioner) as error:
+        problem = error
+    producer.flush(DELIVERY_TIMEOUT_MS / 1000)
     report.finish()
+    if problem:
+        raise Failed(f"{problem}. What came before it was produced.") from problem
 
 
 class Report:

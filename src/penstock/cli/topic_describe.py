@@ -89,7 +89,9 @@ def _described(cluster: "Cluster", name: str) -> DescribedTopic:
             }
         )
     settings = describe_settings(cluster, topic_resource(name))
-    return DescribedTopic(name, str(topic.topic_id), rows, settings)
+    # librdkafka writes ids in plain base64; Kafka, and so the files, in its URL-safe form.
+    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_")
+    return DescribedTopic(name, topic_id, rows, settings)
 
 
 def _sizes(cluster: "Cluster", name: str, partitions: list[int]) -> dict[tuple[int | None, int], int]:

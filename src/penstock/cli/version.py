@@ -1,14 +1,14 @@
 """penstock version."""
 
-import platform
-from importlib.metadata import version as package_version
-
 from penstock.cli.options import OutputOption
 from penstock.cli.printing import Output, print_json, say
 
 
 def version(output: OutputOption = Output.TEXT) -> None:
     """Print the versions of Penstock and of what it runs on."""
+    import platform
+    from importlib.metadata import version as package_version
+
     from confluent_kafka import libversion
 
     versions = {

@@ -51,6 +51,8 @@ class Loaded(NamedTuple):
     end_offset: int
     producers: ProducerState | None
     epochs: EpochCache
+    # Whether they say more, or less, than their file.
+    epochs_changed: bool
     notes: list[str]
 
 
@@ -120,14 +122,15 @@ class Loader:
         active.activate()
         end_offset = active.next_offset()
         producers = self._replay_producers(end_offset)
-        return Loaded(self._segments, end_offset, producers, self._read_epochs(), self._notes)
+        epochs, epochs_changed = self._read_epochs(len(self._segments))
+        return Loaded(self._segments, end_offset, producers, epochs, epochs_changed, self._notes)
 
     def recover(self, recovery_point: int) -> Loaded:
         """After a crash. There is at least one segment."""
         first = max(0, bisect_right(self._listing.base_offsets, recovery_point) - 1)
         self._rebuild_missing_indexes(first)
         producers = self._replay_producers(self._segments[first].base_offset) or ProducerState()
-        epochs = self._read_epochs()
+        epochs, _ = self._read_epochs(first)
         end_offset = self._segments[first].base_offset
         for slot in range(first, len(self._segments)):
             segment = self._segments[slot]
@@ -141,7 +144,7 @@ class Loader:
             self._write_snapshot(self._segments[slot + 1].base_offset, producers)
         self._drop_snapshots_beyond(end_offset)
         epochs.truncate_from_end(end_offset)
-        return Loaded(self._segments, end_offset, producers, epochs, self._notes)
+        return Loaded(self._segments, end_offset, producers, epochs, True, self._notes)
 
     def _recover_segment(
         self, segment: Segment, next_offset: int, producers: ProducerState, epochs: EpochCache
@@ -234,20 +237,22 @@ class Loader:
             if offset > end_offset:
                 self._disk.remove(f"{self._directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}")
 
-    def _read_epochs(self) -> EpochCache:
+    def _read_epochs(self, count: int) -> tuple[EpochCache, bool]:
+        """The leader epochs, and whether their file must be written anew: when there is no good one, the first `count`
+        segments tell."""
         path = f"{self._directory}/{EPOCHS_FILE}"
         try:
-            return EpochCache.parse(self._disk.read_file(path), path)
+            return EpochCache.parse(self._disk.read_file(path), path), False
         except MissingFile:
             pass
         except BadCheckpoint as problem:
             self._notes.append(f"{problem} It was made anew from the batches.")
         epochs = EpochCache()
-        for segment in self._segments:
+        for segment in self._segments[:count]:
             for _, header in scan_headers(segment.file, 0, segment.size):
                 if header.leader_epoch > epochs.latest:
                     epochs.assign(header.leader_epoch, header.base_offset)
-        return epochs
+        return epochs, True
 
 
 def replay_batch(state: ProducerState, segment: Segment, header: BatchHeader, batch: memoryview | bytes) -> None:

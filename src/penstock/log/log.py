@@ -27,7 +27,7 @@ from penstock.log.epochs import EpochCache
 from penstock.log.loading import Loaded, Loader, list_directory, load_producers
 from penstock.log.producer_snapshot import encode_snapshot
 from penstock.log.producer_state import Duplicate, ProducerState, read_end_marker
-from penstock.log.scan import BATCH_BYTES_MIN, Place
+from penstock.log.scan import Place, is_plausible
 from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, OffsetAndTimestamp, Segment, offset_name
 from penstock.log.segments import Segments
 from penstock.log.transaction_index import AbortedTransaction
@@ -164,7 +164,7 @@ class Log:
         else:
             segment = Segment(self._disk, self.directory, self.log_end_offset, self.config, self._opened_ms)
             segment.start_empty()
-            self._install(Loaded([segment], self.log_end_offset, None, EpochCache(), []))
+            self._install(Loaded([segment], self.log_end_offset, None, EpochCache(), False, []))
         assert self._segments is not None
         return self._segments
 
@@ -173,8 +173,7 @@ class Log:
         self._active = None
         self._producers = loaded.producers
         self._epochs = loaded.epochs
-        if loaded.epochs.truncate_from_start(self.log_start_offset):
-            self._epochs_changed = True
+        self._epochs_changed = loaded.epochs.truncate_from_start(self.log_start_offset) or loaded.epochs_changed
         self._latest_epoch = loaded.epochs.latest
         self.log_end_offset = loaded.end_offset
         self.recovery_notes += tuple(loaded.notes)
@@ -238,11 +237,11 @@ class Log:
         position = 0
         while position + HEADER_BYTES <= len(view):
             header = read_header(view, position)
-            if header.size < BATCH_BYTES_MIN or header.base_offset < self.log_end_offset:
+            if not is_plausible(header, self.log_end_offset):
                 raise Refused(
                     ErrorCode.corrupt_message,
-                    f"{self.directory} ends at {self.log_end_offset}; a batch at {header.base_offset} of {header.size} "
-                    f"bytes cannot follow",
+                    f"{self.directory} ends at {self.log_end_offset}; a batch of magic {header.magic} with "
+                    f"{header.size} bytes at offset {header.base_offset} cannot follow",
                 )
             batch = view[position : position + header.size]
             if len(batch) < header.size:
@@ -510,7 +509,7 @@ class Log:
         # The name of the empty file is all that tells where the log begins.
         segment.file.append(b"")
         self.log_start_offset = offset
-        self._install(Loaded([segment], offset, None, EpochCache(), []))
+        self._install(Loaded([segment], offset, None, EpochCache(), False, []))
         self._epochs_changed = True
         self._forget_end(offset)
         return dropped

@@ -88,7 +88,7 @@ def valid_batches(file: File, next_offset: int, offset_max: int) -> Iterator[tup
             if len(chunk) < HEADER_BYTES:
                 return
         header = read_header(chunk, index)
-        if not _is_plausible(header, next_offset, offset_max) or position + header.size > end:
+        if not is_plausible(header, next_offset, offset_max) or position + header.size > end:
             return
         if index + header.size > len(chunk):
             wanted = max(header.size, _SCAN_CHUNK_BYTES)
@@ -101,7 +101,8 @@ def valid_batches(file: File, next_offset: int, offset_max: int) -> Iterator[tup
         position += header.size
 
 
-def _is_plausible(header: BatchHeader, next_offset: int, offset_max: int) -> bool:
+def is_plausible(header: BatchHeader, next_offset: int, offset_max: int = 2**63 - 1) -> bool:
+    """Whether a header may be that of a batch at `next_offset` or beyond. Looks at what the checksum does not cover."""
     return (
         header.magic == MAGIC
         and header.size >= BATCH_BYTES_MIN
@@ -120,7 +121,7 @@ def holds_valid_batch(data: bytes, next_offset: int, offset_max: int) -> bool:
         if start + HEADER_BYTES <= len(data):
             header = read_header(data, start)
             if (
-                _is_plausible(header, next_offset, offset_max)
+                is_plausible(header, next_offset, offset_max)
                 and start + header.size <= len(data)
                 and crc_is_valid(data, header, start)
             ):

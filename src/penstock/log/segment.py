@@ -37,6 +37,9 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 RELATIVE_OFFSET_MAX = 2**31 - 1
 # The first timestamp of a segment without batches: so large that no timestamp is later.
 NEVER_MS = 1 << 62
+# The first timestamp of a segment whose first batch has none: so small that the time to roll always seems to have come,
+# and the clock is asked.
+ALWAYS_MS = -NEVER_MS
 
 
 def offset_name(offset: int) -> str:
@@ -126,7 +129,7 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = self.indexes.times.last_entry()
         self._note_fullness(self.indexes)
         if self.size >= HEADER_BYTES:
-            self.first_timestamp = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp
+            self._note_first_timestamp(read_header(self.file.read(0, HEADER_BYTES)).max_timestamp)
         return self.indexes
 
     def rebuild_indexes(self) -> ActiveIndexes:
@@ -162,7 +165,10 @@ class Segment:
             self._indexed_position = position
             self._note_fullness(indexes)
         elif position == 0:
-            self.first_timestamp = max_timestamp
+            self._note_first_timestamp(max_timestamp)
+
+    def _note_first_timestamp(self, timestamp: int) -> None:
+        self.first_timestamp = timestamp if timestamp >= 0 else ALWAYS_MS
 
     def _note_fullness(self, indexes: ActiveIndexes) -> None:
         self.index_is_full = (

@@ -39,6 +39,7 @@ DELETE_HORIZON = 0x40
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
 
+_new_tuple = tuple.__new__
 _PATCH_OFFSET = Struct(">q")
 _PATCH_EPOCH = Struct(">i")
 _PATCH_CRC = Struct(">I")
@@ -86,7 +87,8 @@ class BatchHeader(NamedTuple):
 
 def read_header(data: Bytes, position: int = 0) -> BatchHeader:
     """The header at `position`; the caller has made sure that HEADER_BYTES are there."""
-    return BatchHeader._make(HEADER.unpack_from(data, position))
+    # Hot: this is BatchHeader._make without its second look at the length.
+    return _new_tuple(BatchHeader, HEADER.unpack_from(data, position))
 
 
 def crc_is_valid(data: Bytes, header: BatchHeader, position: int = 0) -> bool:

@@ -4,37 +4,20 @@ The header has two forms that count here. Version 1: API key, API version, corre
 string). Version 2, for flexible requests: the same and a section of tagged fields.
 """
 
-from struct import Struct, error
-from typing import NamedTuple
+from struct import Struct
 
 from penstock.base.ports import Bytes
 from penstock.protocol.messages import Malformed, request_entity
 from penstock.protocol.primitives import skip_tagged_fields
 
-SIZE = Struct(">i")
-_HEADER = Struct(">hhih")
-_HEADER_BYTES = _HEADER.size
+# API key, API version, correlation id, length of the client id.
+HEADER = Struct(">hhih")
+HEADER_BYTES = HEADER.size
 
 PRODUCE = 0
 FETCH = 1
 # First flexible version of the APIs whose codecs are written by hand; kio knows the others.
 _FLEXIBLE_FROM = {PRODUCE: 9, FETCH: 12}
-
-
-class RequestHeader(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_position: int
-
-
-def peek_api(frame: Bytes) -> tuple[int, int, int]:
-    """API key, version and correlation id: what can be read before knowing whether the version is served."""
-    if len(frame) < 8:
-        raise Malformed("the frame is too short for a request header")
-    api_key, version, correlation_id, _ = _HEADER.unpack_from(bytes(frame[:8]) + b"\x00\x00")
-    return api_key, version, correlation_id
 
 
 def is_flexible(api_key: int, version: int) -> bool:
@@ -44,20 +27,25 @@ def is_flexible(api_key: int, version: int) -> bool:
     return bool(request_entity(api_key, version).__flexible__)  # type: ignore[attr-defined]
 
 
-def read_request_header(frame: Bytes) -> RequestHeader:
-    """The header of a frame whose API and version are served."""
+def body_position(frame: Bytes, client_id_bytes: int, flexible: bool) -> int:
+    """Where the body begins. Raises Malformed."""
+    position = HEADER_BYTES + max(client_id_bytes, 0)
+    if not flexible:
+        if position > len(frame):
+            raise Malformed("the client id is longer than the frame")
+        return position
     try:
-        api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
-        position = _HEADER_BYTES
-        if client_id_bytes < 0:
-            client_id = None
-        else:
-            position += client_id_bytes
-            if position > len(frame):
-                raise Malformed("the client id is longer than the frame")
-            client_id = str(frame[_HEADER_BYTES:position], "utf-8")
-        if is_flexible(api_key, version):
-            position = skip_tagged_fields(frame, position)
-    except (error, IndexError, UnicodeDecodeError) as problem:
-        raise Malformed(f"the request header is cut short or not text: {problem}") from problem
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+        # No tags are one byte, 0, and that is what nearly all clients send.
+        return position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
+    except IndexError as problem:
+        raise Malformed("the request header is cut short") from problem
+
+
+def read_client_id(frame: Bytes, client_id_bytes: int) -> str | None:
+    """Raises Malformed."""
+    if client_id_bytes < 0:
+        return None
+    try:
+        return str(frame[HEADER_BYTES : HEADER_BYTES + client_id_bytes], "utf-8")
+    except UnicodeDecodeError as problem:
+        raise Malformed("the client id is not text") from problem

@@ -35,7 +35,12 @@ def skip_tagged_fields(data: Bytes, position: int) -> int:
     return position
 
 
+_SMALL = [bytes([value]) for value in range(0x80)]
+
+
 def uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return _SMALL[value]
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)

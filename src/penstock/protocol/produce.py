@@ -26,16 +26,10 @@ _INDEX_AND_SIZE = Struct(">ii")
 _FRAME = Struct(">ii")
 
 
-class PartitionData(NamedTuple):
-    partition: int
-    # None where the client sent null.
-    records: memoryview | None
-
-
-class TopicData(NamedTuple):
-    # Name in UTF-8, or the 16 bytes of its id.
-    topic: bytes
-    partitions: list[PartitionData]
+# Partition and its records, None where the client sent null.
+PartitionData = tuple[int, memoryview | None]
+# Name in UTF-8, or the 16 bytes of its id.
+TopicData = tuple[bytes, list[PartitionData]]
 
 
 class ProduceRequest(NamedTuple):
@@ -86,7 +80,7 @@ def _read_plain(version: int, frame: memoryview, position: int) -> tuple[Produce
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
     (topic_count,) = _COUNT.unpack_from(frame, position + 6)
     position += 10
-    topics = []
+    topics: list[TopicData] = []
     for _ in range(_checked_count(topic_count, end - position)):
         (length,) = _LENGTH.unpack_from(frame, position)
         position += 2
@@ -96,31 +90,37 @@ def _read_plain(version: int, frame: memoryview, position: int) -> tuple[Produce
         position += length
         (partition_count,) = _COUNT.unpack_from(frame, position)
         position += 4
-        partitions = []
+        partitions: list[PartitionData] = []
         for _ in range(_checked_count(partition_count, end - position)):
             index, size = _INDEX_AND_SIZE.unpack_from(frame, position)
             position += 8
             if size < 0:
-                partitions.append(PartitionData(index, None))
+                partitions.append((index, None))
                 continue
             if position + size > end:
                 raise Malformed("Produce: records are longer than the frame")
-            partitions.append(PartitionData(index, frame[position : position + size]))
+            partitions.append((index, frame[position : position + size]))
             position += size
-        topics.append(TopicData(name, partitions))
+        topics.append((name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
 def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
+    # Hot. Short lengths and empty tag sections are one byte each and are read in place; that is most of them.
     end = len(frame)
-    length, position = read_uvarint(frame, position)
     transactional_id = None
+    length = frame[position]
+    position += 1
     if length:
+        length, position = read_uvarint(frame, position - 1)
         transactional_id = str(frame[position : position + length - 1], "utf-8")
         position += length - 1
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position)
-    topic_count, position = read_uvarint(frame, position + 6)
-    topics = []
+    topic_count = frame[position + 6]
+    position += 7
+    if topic_count > 0x7F:
+        topic_count, position = read_uvarint(frame, position - 1)
+    topics: list[TopicData] = []
     for _ in range(_checked_count(topic_count - 1, end - position)):
         if version >= TOPIC_IDS_FROM:
             topic_end = position + 16
@@ -130,23 +130,26 @@ def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[Prod
                 raise Malformed("Produce: a topic has no name")
             topic_end = position + length - 1
         topic = bytes(frame[position:topic_end])
-        partition_count, position = read_uvarint(frame, topic_end)
-        partitions = []
+        partition_count = frame[topic_end]
+        position = topic_end + 1
+        if partition_count > 0x7F:
+            partition_count, position = read_uvarint(frame, topic_end)
+        partitions: list[PartitionData] = []
         for _ in range(_checked_count(partition_count - 1, end - position)):
             (index,) = _COUNT.unpack_from(frame, position)
             size, position = read_uvarint(frame, position + 4)
             records = None
             if size:
-                if position + size - 1 > end:
+                records_end = position + size - 1
+                if records_end > end:
                     raise Malformed("Produce: records are longer than the frame")
-                records = frame[position : position + size - 1]
-                position += size - 1
-            partitions.append(PartitionData(index, records))
-            # An empty tag section is the one byte 0, which is nearly always what is there.
+                records = frame[position:records_end]
+                position = records_end
+            partitions.append((index, records))
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-        topics.append(TopicData(topic, partitions))
+        topics.append((topic, partitions))
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-    position = skip_tagged_fields(frame, position)
+    position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
@@ -198,7 +201,7 @@ def _write_flexible(version: int, correlation_id: int, topics: Sequence[TopicAns
         out += uvarint(len(partitions) + 1)
         for answer in partitions:
             out += _ANSWER_5.pack(*answer[:5])
-            if answer.error_code == 0:
+            if not answer[1]:
                 out += b"\1\0\0"  # no record errors, no message, no tags
                 continue
             out += uvarint(len(answer.record_errors) + 1)

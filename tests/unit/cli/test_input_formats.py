@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.formats import BadFormat, PrintedRecord, compile_output, record_as_json
-from penstock.cli.input_formats import InputMismatch, InputRecord, read_records
+from penstock.cli.input_formats import InputMismatch, InputRecord, compile_input
 
 
 def read(template: str, data: bytes, chunk_bytes: int = 1 << 20) -> list[InputRecord]:
-    return list(read_records(template, chunks(data, chunk_bytes)))
+    return list(compile_input(template)(chunks(data, chunk_bytes)))
 
 
 def chunks(data: bytes, size: int) -> Iterator[bytes]:
@@ -79,7 +79,7 @@ def test_input_that_does_not_fit_is_refused_with_the_record_and_the_reason(
 )
 def test_formats_that_cannot_be_read_are_refused_before_any_input(template: str, complaint: str) -> None:
     with pytest.raises(BadFormat, match=complaint):
-        read_records(template, iter(()))
+        compile_input(template)
 
 
 def test_the_first_record_is_there_before_the_second_is_typed() -> None:
@@ -87,7 +87,7 @@ def test_the_first_record_is_there_before_the_second_is_typed() -> None:
         yield b"first\n"
         raise AssertionError("the second line was waited for")
 
-    assert next(read_records(r"%v\n", typed())).value == b"first"
+    assert next(compile_input(r"%v\n")(typed())).value == b"first"
 
 
 texts = st.none() | st.binary(max_size=40)
@@ -138,5 +138,5 @@ def test_json_takes_documents_as_values_and_refuses_what_is_no_record() -> None:
 @given(st.text(alphabet="%{}\\tkKvVhHpdbig32 n:", max_size=20), st.binary(max_size=40))
 def test_any_format_and_input_either_reads_or_is_refused(template: str, data: bytes) -> None:
     with suppress(BadFormat, InputMismatch):
-        for count, _ in enumerate(read_records(template, chunks(data, 7))):
+        for count, _ in enumerate(compile_input(template)(chunks(data, 7))):
             assert count <= len(data)

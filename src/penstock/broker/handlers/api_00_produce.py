@@ -13,33 +13,32 @@ from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
 from penstock.cluster.partition.partition import Partition
 from penstock.log.log import Flush
-from penstock.protocol.frames import RequestHeader
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
     VERSION_MAX,
     VERSION_MIN,
     PartitionAnswer,
-    ProduceRequest,
     TopicAnswer,
+    TopicData,
     decode_produce_request,
     encode_produce_response,
 )
 
 
-def handle_frame(broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview) -> Answer:
-    version = header.api_version
-    request = decode_produce_request(version, frame, header.body_position)
-    acks = request.acks
+def handle_frame(
+    broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+) -> Answer:
+    _, acks, _, requested = decode_produce_request(version, frame, position)
     if acks not in (-1, 0, 1):
-        answers = _refuse_all(request, ErrorCode.invalid_required_acks)
-        return [encode_produce_response(version, header.correlation_id, answers)]
+        answers = _refuse_all(requested, ErrorCode.invalid_required_acks)
+        return [encode_produce_response(version, correlation_id, answers)]
 
     now_ms = broker.clock.now_ms()
     topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
     to_sync: list[tuple[Partition, Flush]] = []
     answers = []
     has_error = False
-    for topic, partitions in request.topics:
+    for topic, partitions in requested:
         hosted = topics.get(topic)
         topic_answers = []
         for index, records in partitions:
@@ -48,10 +47,10 @@ def handle_frame(broker: Broker, connection: Connection, header: RequestHeader, 
                 answer = PartitionAnswer(index, _unknown(hosted is None, version))
             else:
                 answer = partition.append(records, acks, version, now_ms)
-                if answer.error_code == 0 and partition.must_sync(acks):
-                    to_sync.append((partition, partition.log.flush()))
             if answer.error_code:
                 has_error = True
+            elif acks == -1 and partition is not None and partition.must_sync:
+                to_sync.append((partition, partition.log.flush()))
             topic_answers.append(answer)
         answers.append((topic, topic_answers))
 
@@ -60,8 +59,8 @@ def handle_frame(broker: Broker, connection: Connection, header: RequestHeader, 
             connection.close("a Produce request with acks=0 failed; closing is the only way to tell")
         return None
     if not to_sync:
-        return [encode_produce_response(version, header.correlation_id, answers)]
-    return _answer_when_synced(broker, version, header.correlation_id, answers, to_sync)
+        return [encode_produce_response(version, correlation_id, answers)]
+    return _answer_when_synced(broker, version, correlation_id, answers, to_sync)
 
 
 def _unknown(is_topic_unknown: bool, version: int) -> ErrorCode:
@@ -70,10 +69,8 @@ def _unknown(is_topic_unknown: bool, version: int) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode) -> list[TopicAnswer]:
-    return [
-        (topic, [PartitionAnswer(data.partition, code) for data in partitions]) for topic, partitions in request.topics
-    ]
+def _refuse_all(requested: list[TopicData], code: ErrorCode) -> list[TopicAnswer]:
+    return [(topic, [PartitionAnswer(index, code) for index, _ in partitions]) for topic, partitions in requested]
 
 
 def _answer_when_synced(

@@ -25,23 +25,23 @@ from penstock.protocol.fetch import (
     decode_fetch_request,
     encode_fetch_response,
 )
-from penstock.protocol.frames import RequestHeader
 
 
-def handle_frame(broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview) -> Answer:
-    version = header.api_version
-    request = decode_fetch_request(version, frame, header.body_position)
+def handle_frame(
+    broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
+) -> Answer:
+    request = decode_fetch_request(version, frame, position)
     uses_topic_ids = version >= TOPIC_IDS_FROM
     context = broker.fetch_sessions.open(request, uses_topic_ids, broker.clock.monotonic_ms())
     if context.error:
-        return encode_fetch_response(version, header.correlation_id, context.error, 0, [])
+        return encode_fetch_response(version, correlation_id, context.error, 0, [])
     if request.replica_id >= 0:
         plan = _refuse_replica(context.partitions)
     else:
         plan = _plan(broker, request, context, uses_topic_ids)
     if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not context.partitions:
-        return _encode(version, header.correlation_id, context, plan)
-    return _wait(broker, connection, header, request, context, plan, uses_topic_ids)
+        return _encode(version, correlation_id, context, plan)
+    return _wait(broker, connection, version, correlation_id, request, context, plan)
 
 
 def _plan(broker: Broker, request: FetchRequest, context: FetchContext, uses_topic_ids: bool) -> Plan:
@@ -62,18 +62,19 @@ def _refuse_replica(wanted: list[SessionPartition]) -> Plan:
 def _wait(
     broker: Broker,
     connection: Connection,
-    header: RequestHeader,
+    version: int,
+    correlation_id: int,
     request: FetchRequest,
     context: FetchContext,
     plan: Plan,
-    uses_topic_ids: bool,
 ) -> Deferred:
     deferred = Deferred()
+    uses_topic_ids = version >= TOPIC_IDS_FROM
 
     def finish() -> None:
         connection.on_closed.remove(waiting.give_up)
         final = _plan(broker, request, context, uses_topic_ids)
-        deferred.complete(_encode(header.api_version, header.correlation_id, context, final))
+        deferred.complete(_encode(version, correlation_id, context, final))
 
     waiting = WaitingFetch(
         asyncio.get_running_loop(),

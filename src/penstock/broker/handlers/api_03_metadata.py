@@ -9,7 +9,7 @@ brokers answer UNKNOWN_TOPIC_OR_PARTITION first and let the client ask again. In
 their coordinators make them, with the settings they need.
 
 For ourselves the address is told by which the client has reached us (unless `advertised.listeners` says otherwise).
-Authorized operations (KIP-430) are all there are while there is no authorizer. Missing: a rebootstrap error (KIP-1102)
+Authorized operations (KIP-430) are all there are while there is no authorizer. A rebootstrap error (KIP-1102)
 is never sent.
 """
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
-from penstock.cluster.partition.validation import Rejected, check_batch, check_framing
+from penstock.cluster.partition.validation import Rejected, check_batch, check_framing, is_plainly_good, must_open
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate
@@ -34,6 +34,7 @@ _UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 class Partition:
     __slots__ = (
         "_log",
+        "_must_open",
         "_open_log",
         "append_listeners",
         "config",
@@ -58,10 +59,11 @@ class Partition:
         leader_epoch: int,
         open_log: Callable[["Partition"], Log],
     ) -> None:
+        self._log: Log | None = None
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.config = config
+        self.reconfigure(config)
         self.replicas = replicas
         self.isr = isr
         self.leader_epoch = leader_epoch
@@ -69,7 +71,12 @@ class Partition:
         # Called after each append with the bytes it added. A set because fetches come and go; None while nobody waits.
         self.append_listeners: set[Callable[[int], None]] | None = None
         self._open_log = open_log
-        self._log: Log | None = None
+
+    def reconfigure(self, config: LogConfig) -> None:
+        self.config = config
+        self._must_open = must_open(config)
+        if self._log is not None:
+            self._log.reconfigure(config)
 
     @property
     def name(self) -> str:
@@ -91,11 +98,11 @@ class Partition:
         """Up to where consumers may read. This node is the only replica, so everything appended is replicated."""
         return self.log.log_end_offset
 
-    def must_sync(self, acks: int) -> bool:
-        """Whether an answer with these acks has to wait for the disk: `acks=all` means that it survives."""
-        if acks != _ACKS_ALL or self.config.flush_mode == "none":
-            return False
-        return len(self.replicas) == 1 or self.config.flush_mode == "ack"
+    @property
+    def must_sync(self) -> bool:
+        """Whether the answer to `acks=all`, which means that it survives, has to wait for the disk."""
+        flush_mode = self.config.flush_mode
+        return flush_mode == "ack" or (flush_mode == "auto" and len(self.replicas) == 1)
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """KIP-320: whether a client's idea of the leader is older or newer than ours; -1 says it has none."""
@@ -113,11 +120,14 @@ class Partition:
                     ErrorCode.not_enough_replicas,
                     f"{len(self.isr)} replicas are in sync; min.insync.replicas is {self.config.min_insync_replicas}",
                 )
-            header = read_header(data) if data is not None and len(data) >= HEADER_BYTES else None
-            check_framing(data, header, produce_version)
-            assert data is not None
-            assert header is not None
-            check_batch(data, header, self.config, now_ms)
+            if data is None or len(data) < HEADER_BYTES:
+                raise Rejected(
+                    ErrorCode.invalid_record, "a Produce request must have exactly one record batch for each partition"
+                )
+            header = read_header(data)
+            if self._must_open or not is_plainly_good(data, header, self.config, now_ms):
+                check_framing(data, header, produce_version)
+                check_batch(data, header, self.config, now_ms)
             return self._append_valid(data, header, now_ms)
         except Refused as problem:
             return PartitionAnswer(self.index, problem.code, error_message=problem.message)

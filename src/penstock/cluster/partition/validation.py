@@ -4,13 +4,18 @@ Only the header and the CRC are looked at. The records inside are opened in the 
 topic, whose records must have keys, and a timestamp bound that the header alone cannot decide.
 """
 
+from crc32c import crc32c
+
 from penstock.base.errors import ErrorCode
 from penstock.log.config import LogConfig
 from penstock.protocol.batch import (
+    CODEC_MASK,
     CONTROL,
+    CRC_START,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
+    NO_PRODUCER_ID,
     PREFIX_BYTES,
     BatchHeader,
     crc_is_valid,
@@ -20,6 +25,7 @@ from penstock.protocol.produce import RecordError
 from penstock.protocol.records import CorruptRecords, Record, iterate_records
 
 _ZSTD_FROM_VERSION = 7
+_UNBOUNDED_MS = 2**63 - 1
 # How far a batch may unpack where it must be opened: against bombs.
 _UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 
@@ -34,12 +40,38 @@ class Rejected(Exception):
         self.record_errors = record_errors
 
 
-def check_framing(data: memoryview | None, header: BatchHeader | None, produce_version: int) -> None:
-    """Exactly one whole batch of magic 2. `header` is None where the bytes are too few to have one."""
-    if data is None or header is None:
-        raise Rejected(
-            ErrorCode.invalid_record, "a Produce request must have exactly one record batch for each partition"
-        )
+# Codecs that every Produce version may carry: all but zstd.
+_PLAIN_CODEC_MAX = ZSTD - 1
+_SPECIAL_ATTRIBUTES = LOG_APPEND_TIME | CONTROL
+
+
+def must_open(config: LogConfig) -> bool:
+    """Whether the topic's rules are about single records, so that headers alone cannot settle them."""
+    return config.is_compacted or config.timestamp_before_max_ms < _UNBOUNDED_MS
+
+
+def is_plainly_good(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Hot: one expression that is true for nearly every batch of a topic that need not be opened. Where it is false,
+    the checks below find out whether something is wrong, and what."""
+    _, batch_length, _, magic, crc, attributes, last_offset_delta, _, max_timestamp, producer_id, _, _, count = header
+    return (
+        magic == MAGIC
+        and batch_length + PREFIX_BYTES == len(data)
+        and attributes & CODEC_MASK <= _PLAIN_CODEC_MAX
+        and not attributes & _SPECIAL_ATTRIBUTES
+        and header.base_offset == 0
+        and count > 0
+        and last_offset_delta == count - 1
+        and (producer_id == NO_PRODUCER_ID or (producer_id >= 0 and header.base_sequence >= 0 and header[10] >= 0))
+        and batch_length < config.max_message_bytes - PREFIX_BYTES
+        and batch_length < config.segment_bytes - PREFIX_BYTES
+        and max_timestamp <= now_ms + config.timestamp_after_max_ms
+        and crc32c(data[CRC_START:]) == crc
+    )
+
+
+def check_framing(data: memoryview, header: BatchHeader, produce_version: int) -> None:
+    """Exactly one whole batch of magic 2."""
     if header.magic != MAGIC:
         if 0 <= header.magic < MAGIC:
             raise Rejected(ErrorCode.invalid_record, f"record batches must have magic 2, not {header.magic}")
@@ -98,7 +130,7 @@ def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, 
     latest = now_ms + config.timestamp_after_max_ms
     earliest = now_ms - config.timestamp_before_max_ms
     # The header's base timestamp is the first record's, not the least: with a bound below, look at each one.
-    if header.max_timestamp <= latest and config.timestamp_before_max_ms >= _UNBOUNDED_MS:
+    if header.max_timestamp <= latest and config.timestamp_before_max_ms == _UNBOUNDED_MS:
         return
     outside = tuple(
         RecordError(position, f"timestamp {record.timestamp} is outside [{earliest}, {latest}]")
@@ -111,9 +143,6 @@ def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, 
             "record timestamps are too far from the broker's clock (message.timestamp.before.max.ms and after.max.ms)",
             outside,
         )
-
-
-_UNBOUNDED_MS = 2**63 - 1
 
 
 def _check_keys(data: memoryview, header: BatchHeader) -> None:

@@ -1,0 +1,43 @@
+"""What this broker serves, as the table in the README: made from the router's list, so that it cannot be wrong.
+
+`python -m penstock.broker.support` writes it into README.md, between its two markers.
+"""
+
+import sys
+from collections.abc import Callable
+
+from penstock.broker.router import APIS
+
+BEGIN = "<!-- served APIs: made by `make docs` -->"
+END = "<!-- end of served APIs -->"
+
+
+def support_table() -> str:
+    rows = ["| key | API | versions | notes |", "|--:|---|---|---|"]
+    for api in APIS:
+        rows.append(f"| {api.key} | {api.name} | {api.version_min}-{api.version_max} | {_missing(api)} |")
+    return "\n".join(rows)
+
+
+def with_table(page: str) -> str:
+    """The page with the table between its markers. Raises ValueError where they are missing."""
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"there is no place for the table: the page needs the lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{support_table()}\n{END}{after}"
+
+
+def _missing(api: object) -> str:
+    """The "Not here yet" sentence of the handler's own header, if it has one."""
+    handle: Callable[..., object] = getattr(api, "handle", None) or getattr(api, "handle_frame")  # noqa: B009
+    header = sys.modules[handle.__module__].__doc__ or ""
+    _, found, rest = header.partition("Not here yet: ")
+    return " ".join(rest.split("\n\n")[0].split()).rstrip(".") if found else ""
+
+
+if __name__ == "__main__":
+    with open("README.md", encoding="utf-8") as file:
+        text = file.read()
+    with open("README.md", "w", encoding="utf-8") as file:
+        file.write(with_table(text))

@@ -1,0 +1,233 @@
+"""A Kafka client that says exactly what it is told to, on a blocking socket: for any version, also wrong things."""
+
+import socket
+import uuid
+from collections.abc import Iterable, Sequence
+from struct import Struct as Packer
+from typing import Any
+
+from penstock.protocol.messages import Struct, decode, encode, request_entity, response_entity
+from penstock.protocol.records import Record, build_batch
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
+DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
+DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 35, 37, 44, 60
+LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS = 74, 75
+# Newest versions that name topics by name.
+PRODUCE_BY_NAME = 12
+FETCH_BY_NAME = 12
+
+_SIZE = Packer(">i")
+_HEADER = Packer(">hhih")
+
+
+class Closed(ConnectionError):
+    """The broker closed the connection instead of answering."""
+
+
+def request_payload(
+    api_key: int, version: int, body: object, correlation_id: int = 1, client_id: bytes = b"test"
+) -> bytes:
+    """Header and body, without the size."""
+    entity: Any = request_entity(api_key, version)
+    payload = bytearray(_HEADER.pack(api_key, version, correlation_id, len(client_id))) + client_id
+    if entity.__header_schema__.__version__ == 2:
+        payload.append(0)
+    return bytes(payload + encode(entity, body))
+
+
+def framed(payload: bytes) -> bytes:
+    return _SIZE.pack(len(payload)) + payload
+
+
+def decode_answer(api_key: int, version: int, payload: bytes) -> Any:
+    """Strict: nothing may be left over."""
+    entity: Any = response_entity(api_key, version)
+    header_bytes = 5 if entity.__header_schema__.__version__ == 1 else 4
+    return decode(entity, payload, header_bytes)
+
+
+def correlation_id_of(payload: bytes) -> int:
+    (correlation_id,) = _SIZE.unpack_from(payload)
+    return int(correlation_id)
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, port: int, timeout_s: float = 30) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._next_correlation_id = 1
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def ask(self, api_key: int, version: int, body: object) -> Any:
+        """The decoded answer. Raises Closed."""
+        correlation_id = self.send(api_key, version, body)
+        payload = self.receive()
+        assert correlation_id_of(payload) == correlation_id
+        return decode_answer(api_key, version, payload)
+
+    def send(self, api_key: int, version: int, body: object) -> int:
+        """Sends without waiting for the answer; the correlation id."""
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id += 1
+        self.send_bytes(framed(request_payload(api_key, version, body, correlation_id)))
+        return correlation_id
+
+    def send_bytes(self, data: bytes) -> None:
+        try:
+            self.socket.sendall(data)
+        except (ConnectionResetError, BrokenPipeError) as problem:
+            raise Closed("while sending") from problem
+
+    def receive(self) -> bytes:
+        """One answer: header and body."""
+        (size,) = _SIZE.unpack(self._receive_exactly(4))
+        return self._receive_exactly(size)
+
+    def is_closed_by_peer(self) -> bool:
+        """Waits for the broker to close; False when bytes come instead."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def _receive_exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            try:
+                part = self.socket.recv(min(size - len(data), 1 << 20))
+            except ConnectionResetError as problem:
+                raise Closed("reset") from problem
+            if not part:
+                raise Closed("closed")
+            data += part
+        return bytes(data)
+
+
+# Requests, for all versions: encoding picks the fields that a version has.
+
+
+def batch_of(
+    values: Sequence[bytes | None],
+    *,
+    timestamp_ms: int = 1_700_000_000_000,
+    codec: int = 0,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    key: bytes | None = None,
+) -> bytearray:
+    """`producer` is (producer id, epoch, base sequence)."""
+    records = [Record(offset, timestamp_ms + offset, key, value) for offset, value in enumerate(values)]
+    producer_id, producer_epoch, base_sequence = producer
+    return build_batch(
+        records,
+        codec=codec,
+        attributes=attributes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def produce_of(
+    topic: str,
+    batches: Iterable[tuple[int, bytes | bytearray | None]],
+    *,
+    topic_id: uuid.UUID | None = None,
+    acks: int = -1,
+) -> Struct:
+    partitions = [Struct(index=index, records=batch) for index, batch in batches]
+    topic_data = [Struct(name=topic, topic_id=topic_id, partition_data=partitions)]
+    return Struct(transactional_id=None, acks=acks, timeout=30_000, topic_data=topic_data)
+
+
+def fetch_of(
+    topic: str,
+    offsets: Iterable[tuple[int, int]],
+    *,
+    topic_id: uuid.UUID | None = None,
+    session: tuple[int, int] = (0, -1),
+    min_bytes: int = 0,
+    max_wait_ms: int = 0,
+    max_bytes: int = 50 * 1024 * 1024,
+    partition_max_bytes: int = 1024 * 1024,
+    leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    isolation_level: int = 0,
+) -> Struct:
+    """`offsets` are (partition, offset); `session` is (id, epoch)."""
+    partitions = [
+        Struct(
+            partition=index,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_fetched_epoch,
+            log_start_offset=-1,
+            partition_max_bytes=partition_max_bytes,
+        )
+        for index, offset in offsets
+    ]
+    return Struct(
+        replica_id=-1,
+        max_wait=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[Struct(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+
+
+def list_offsets_of(
+    topic: str, timestamps: Iterable[tuple[int, int]], *, leader_epoch: int = -1, isolation_level: int = 0
+) -> Struct:
+    """`timestamps` are (partition, timestamp)."""
+    partitions = [
+        Struct(partition_index=index, current_leader_epoch=leader_epoch, timestamp=timestamp)
+        for index, timestamp in timestamps
+    ]
+    topics = [Struct(name=topic, partitions=partitions)]
+    return Struct(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout=5000)
+
+
+def create_topic_of(
+    name: str, partitions: int = 1, *, configs: dict[str, str | None] | None = None, replication_factor: int = 1
+) -> Struct:
+    settings = [Struct(name=key, value=value) for key, value in (configs or {}).items()]
+    topic = Struct(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=settings)
+    return Struct(topics=[topic], timeout=30_000, validate_only=False)
+
+
+def create_topic(wire: Wire, name: str, partitions: int = 1, configs: dict[str, str | None] | None = None) -> uuid.UUID:
+    """Creates a topic; its id."""
+    (topic,) = wire.ask(CREATE_TOPICS, 7, create_topic_of(name, partitions, configs=configs)).topics
+    assert topic.error_code == 0, topic
+    topic_id: uuid.UUID = topic.topic_id
+    return topic_id
+
+
+def produce(wire: Wire, topic: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = -1) -> Any:
+    """Appends one batch; the partition's answer."""
+    answer = wire.ask(PRODUCE, PRODUCE_BY_NAME, produce_of(topic, [(partition, batch)], acks=acks))
+    return answer.responses[0].partition_responses[0]
+
+
+def fetch(wire: Wire, topic: str, offset: int, *, partition: int = 0, **options: Any) -> Any:
+    """One partition's answer of a fetch without a session."""
+    answer = wire.ask(FETCH, FETCH_BY_NAME, fetch_of(topic, [(partition, offset)], **options))
+    return answer.responses[0].partitions[0]
+
+
+def ping(wire: Wire) -> None:
+    answer = wire.ask(API_VERSIONS, 0, Struct())
+    assert answer.error_code == 0

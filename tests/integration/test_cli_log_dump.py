@@ -1,0 +1,64 @@
+"""penstock log dump on what a node of ours wrote."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.integration.conftest import PENSTOCK, start_up, wait_until_ready
+
+
+def run(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([PENSTOCK, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a node that was stopped."""
+    up = wait_until_ready(start_up(tmp_path_factory.mktemp("dump") / "data"))
+    run("topic", "create", "orders", "--brokers", up.address)
+    run("produce", "orders", "-k", "k", "-H", "h=1", "-z", "zstd", "--brokers", up.address, stdin="one\ntwo\n")
+    run("produce", "orders", "--brokers", up.address, "-X", "enable.idempotence=true", stdin="three\n")
+    assert up.stop() == 0
+    return up.data / "node-1"
+
+
+def test_a_segment_is_printed_with_its_records(data: Path) -> None:
+    segment = data / "orders-0" / "00000000000000000000.log"
+    result = run("log", "dump", str(segment), "--records", "-o", "json")
+    assert result.returncode == 0
+    batches = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (batches[0]["codec"], batches[0]["records"], batches[0]["problem"]) == ("zstd", 2, None)
+    values = [record["value"] for batch in batches for record in batch["record_details"]]
+    assert values == ["one", "two", "three"]
+    assert batches[0]["record_details"][0]["headers"] == [{"key": "h", "value": "1"}]
+    assert batches[-1]["producer_id"] >= 0
+    text = run("log", "dump", str(segment), "--records").stdout
+    assert 'key="k" value="one"' in text
+    assert "3 records, offsets 0-2" in text
+
+
+def test_a_whole_data_directory_is_sound(data: Path) -> None:
+    result = run("log", "dump", str(data))
+    assert result.returncode == 0, result.stdout
+    for name in ("meta.properties", "partition.metadata", ".snapshot", "leader-epoch-checkpoint"):
+        assert name in result.stdout
+
+
+def test_metadata_records_are_decoded(data: Path) -> None:
+    result = run("log", "dump", str(data / "__cluster_metadata-0"), "--records")
+    assert "TopicRecord(" in result.stdout
+    assert "not readable" not in result.stdout
+
+
+def test_damage_is_found_and_fails(data: Path, tmp_path: Path) -> None:
+    original = (data / "orders-0" / "00000000000000000000.log").read_bytes()
+    damaged = tmp_path / "00000000000000000000.log"
+    damaged.write_bytes(original[:70] + bytes([original[70] ^ 1]) + original[71:-3])
+    result = run("log", "dump", str(damaged))
+    assert result.returncode == 1
+    assert "PROBLEM: wrong checksum" in result.stdout
+    assert "torn" in result.stdout
+    assert "2 problems found" in result.stderr
+    assert os.path.getsize(damaged) == len(original) - 3

@@ -1,0 +1,176 @@
+"""Idempotent and transactional producers (KIP-98, KIP-360) against a simple model, and their snapshots."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.log.made import NOW_MS, make_batch, make_marker
+
+from penstock.base.errors import ErrorCode
+from penstock.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot, state_from_snapshot
+from penstock.log.producer_state import Duplicate, EndMarker, Producer, ProducerState, read_end_marker
+from penstock.protocol.batch import BatchHeader, read_header
+
+SEQUENCE_MAX = 2**31 - 1
+
+
+def header_of(
+    producer_id: int, epoch: int, sequence: int, count: int = 1, *, transactional: bool = False
+) -> BatchHeader:
+    return read_header(
+        make_batch([NOW_MS] * count, producer=(producer_id, epoch, sequence), transactional=transactional)
+    )
+
+
+def test_the_first_batch_of_an_unknown_producer_may_have_any_sequence() -> None:
+    assert ProducerState().check(header_of(1, 0, 77)) is None
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 5, 0), 0, None)
+    assert state.check(header_of(1, 4, 1)) is ErrorCode.invalid_producer_epoch
+    assert state.check(header_of(1, 6, 1)) is ErrorCode.out_of_order_sequence_number
+    assert state.check(header_of(1, 6, 0)) is None
+    state.update(header_of(1, 6, 0), 1, None)
+    assert state.check(header_of(1, 6, 0)) == Duplicate(1, 1, NOW_MS)
+
+
+def test_the_sequence_goes_round_after_the_largest_int() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, SEQUENCE_MAX - 1, 2), 0, None)
+    assert state.check(header_of(1, 0, 0)) is None
+    state.update(header_of(1, 0, SEQUENCE_MAX, 1), 10, None)
+    state.update(header_of(1, 0, SEQUENCE_MAX - 1, 4), 20, None)
+    assert state.check(header_of(1, 0, 2)) is None
+    assert state.check(header_of(1, 0, SEQUENCE_MAX - 1, 4)) == Duplicate(20, 23, NOW_MS)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(1, 3)), max_size=60))
+def test_a_batch_is_accepted_once_and_answered_again_within_five(attempts: list[tuple[int, int, int]]) -> None:
+    state = ProducerState()
+    appended: dict[int, list[tuple[int, int, int]]] = {}
+    offset = 0
+    for producer_id, back, count in attempts:
+        history = appended.setdefault(producer_id, [])
+        next_sequence = history[-1][0] + history[-1][1] if history else 0
+        if 0 < back <= len(history):
+            sequence, count, base_offset = history[-back]
+            answer = state.check(header_of(producer_id, 0, sequence, count))
+            if back <= 5:
+                assert answer == Duplicate(base_offset, base_offset + count - 1, NOW_MS)
+            else:
+                assert answer is ErrorCode.out_of_order_sequence_number
+        elif back > 6 and history:
+            assert state.check(header_of(producer_id, 0, next_sequence + back, count)) in (
+                ErrorCode.out_of_order_sequence_number,
+            )
+        else:
+            header = header_of(producer_id, 0, next_sequence, count)
+            assert state.check(header) is None
+            state.update(header, offset, None)
+            history.append((next_sequence, count, offset))
+            offset += count
+
+
+def test_a_plain_batch_within_a_transaction_is_refused() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, 0, transactional=True), 0, None)
+    assert state.check(header_of(1, 0, 1)) is ErrorCode.invalid_txn_state
+    assert state.check(header_of(1, 0, 1, transactional=True)) is None
+
+
+def test_the_last_stable_offset_waits_for_the_oldest_transaction_and_its_replication() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, 0, transactional=True), 10, None)
+    state.update(header_of(2, 0, 0, transactional=True), 20, None)
+    assert state.last_stable_offset(30) == 10
+    assert state.last_stable_offset(5) == 5
+    marker = EndMarker(is_abort=True, coordinator_epoch=4)
+    aborted = state.aborted_by(read_header(make_marker(1, 0, abort=True)), 30, marker)
+    assert aborted == (1, 10, 30, 20)
+    state.update(read_header(make_marker(1, 0, abort=True)), 30, marker)
+    # The marker is at 30: not before the high watermark has passed it is the transaction over for readers.
+    assert state.last_stable_offset(30) == 10
+    assert state.last_stable_offset(31) == 20
+    state.update(read_header(make_marker(2, 0, abort=False)), 31, EndMarker(is_abort=False, coordinator_epoch=4))
+    assert state.last_stable_offset(32) == 32
+
+
+def test_the_marker_of_an_empty_transaction_aborts_nothing() -> None:
+    state = ProducerState()
+    header = read_header(make_marker(1, 0, abort=True))
+    assert state.aborted_by(header, 5, EndMarker(is_abort=True, coordinator_epoch=0)) is None
+    state.update(header, 5, EndMarker(is_abort=True, coordinator_epoch=0))
+    assert state.last_stable_offset(9) == 9
+
+
+def test_a_marker_with_a_newer_epoch_restarts_the_sequence() -> None:
+    """KIP-890: every commit and abort bumps the epoch."""
+    state = ProducerState()
+    state.update(header_of(1, 0, 0, transactional=True), 0, None)
+    state.update(read_header(make_marker(1, 1, abort=False)), 1, EndMarker(is_abort=False, coordinator_epoch=0))
+    assert state.check(header_of(1, 0, 1, transactional=True)) is ErrorCode.invalid_producer_epoch
+    assert state.check(header_of(1, 1, 1, transactional=True)) is ErrorCode.out_of_order_sequence_number
+    assert state.check(header_of(1, 1, 0, transactional=True)) is None
+
+
+@pytest.mark.parametrize("abort", [True, False])
+def test_end_markers_are_read_from_control_batches(abort: bool) -> None:
+    batch = make_marker(1, 0, abort=abort, coordinator=9)
+    assert read_end_marker(batch, read_header(batch)) == EndMarker(abort, 9)
+
+
+def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, 0), 0, None)
+    state.update(header_of(2, 0, 0, transactional=True), 1, None)
+    state.expire(NOW_MS + 86_399_999)
+    assert set(state.producers) == {1, 2}
+    state.expire(NOW_MS + 86_400_000)
+    assert set(state.producers) == {2}
+
+
+producers = st.builds(
+    Producer,
+    st.integers(0, 2**15 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.integers(NOW_MS - 1000, NOW_MS),
+    st.integers(-1, 2**40),
+)
+
+
+@given(st.dictionaries(st.integers(0, 2**63 - 1), producers, max_size=6), st.data())
+def test_snapshots_keep_each_producers_last_batch(entries: dict[int, Producer], data: st.DataObject) -> None:
+    state = ProducerState()
+    for offset, (producer_id, producer) in enumerate(entries.items()):
+        state.load(producer_id, producer)
+        if producer.transaction_first_offset < 0 and data.draw(st.booleans()):
+            sequence, count = data.draw(st.integers(0, SEQUENCE_MAX)), data.draw(st.integers(1, 5))
+            state.update(header_of(producer_id, producer.epoch, sequence, count), offset * 10, None)
+    encoded = encode_snapshot(state)
+    loaded = state_from_snapshot(encoded, NOW_MS)
+    assert encode_snapshot(loaded) == encoded
+    assert {key: entry.batches[-1:] for key, entry in loaded.producers.items()} == {
+        key: entry.batches[-1:] for key, entry in state.producers.items()
+    }
+    assert loaded.last_stable_offset(2**62) == state.last_stable_offset(2**62)
+
+
+def test_damaged_snapshots_are_told_from_good_ones() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, 0), 0, None)
+    good = encode_snapshot(state)
+    assert set(decode_snapshot(good)) == {1}
+    for length in range(len(good)):
+        with pytest.raises(CorruptSnapshot):
+            decode_snapshot(good[:length])
+    for position in range(len(good)):
+        with pytest.raises(CorruptSnapshot):
+            decode_snapshot(good[:position] + bytes((good[position] ^ 4,)) + good[position + 1 :])
+
+
+def test_producers_that_expired_while_the_node_was_down_are_left_out() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, 0), 0, None)
+    assert state_from_snapshot(encode_snapshot(state), NOW_MS + 86_400_000).producers == {}

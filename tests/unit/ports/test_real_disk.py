@@ -1,0 +1,137 @@
+"""What only the real disk can show: descriptors, errors of the system, threads."""
+
+import os
+import resource
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.base.ports import DiskError, DiskFull
+from penstock.broker.ports import RealDisk, SystemClock, SystemRandom
+
+
+def open_descriptors(below: Path) -> int:
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    return sum(os.path.exists(link) and os.readlink(link).startswith(str(below)) for link in links)
+
+
+def test_no_more_descriptors_are_open_than_allowed(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path), descriptors_max=5)
+    files = [disk.open(f"file-{number}") for number in range(40)]
+    for turn in range(3):
+        for file in files:
+            file.append(bytes((turn,)))
+            assert open_descriptors(tmp_path) <= 5
+    assert all(file.read(0, 9) == b"\0\1\2" for file in files)
+    disk.close()
+    assert open_descriptors(tmp_path) == 0
+
+
+def test_files_in_use_keep_their_descriptors(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path), descriptors_max=4)
+    busy = disk.open("busy")
+    busy.append(b"x")
+    descriptor = busy.fileno()
+    for number in range(20):
+        busy.append(b"x")
+        disk.open(f"file-{number}").append(b"x")
+    assert busy.fileno() == descriptor
+
+
+def test_a_descriptor_for_sendfile_is_there_after_eviction(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    file = disk.open("a")
+    file.append(b"hello")
+    file.close()
+    assert os.pread(file.fileno(), 5, 0) == b"hello"
+
+
+def test_a_full_disk_is_told_apart_and_nothing_is_counted(tmp_path: Path) -> None:
+    os.symlink("/dev/full", tmp_path / "full")
+    file = RealDisk(str(tmp_path)).open("full")
+    with pytest.raises(DiskFull, match="no space left appending to full"):
+        file.append(b"x")
+    assert file.size() == 0
+
+
+def test_a_half_written_append_is_cut_off_again(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    file = disk.open("a")
+    file.append(bytes(50))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Beyond this size the system writes a part and then refuses.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80, hard))
+    try:
+        with pytest.raises(DiskError, match="File too large"):
+            file.append(bytes(100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (file.size(), os.path.getsize(tmp_path / "a")) == (50, 50)
+    file.append(b"x")
+    assert os.path.getsize(tmp_path / "a") == 51
+
+
+def test_a_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    disk.write_file("a", b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80, hard))
+    try:
+        with pytest.raises(DiskError):
+            disk.write_file("a", bytes(100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert disk.read_file("a") == b"old"
+    assert disk.list("") == ["a"]
+
+
+def test_every_error_of_the_system_arrives_as_a_disk_error(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    disk.make_directory("d")
+    for attempt in (
+        lambda: disk.open("d").append(b"x"),
+        lambda: disk.open("d").read(0, 1),
+        lambda: disk.read_file("d"),
+        lambda: disk.write_file("d", b"x"),
+        lambda: disk.open("d/missing").sync(),
+        lambda: disk.open("d/missing").truncate(0),
+    ):
+        with pytest.raises(DiskError, match="d"):
+            attempt()
+
+
+def test_syncs_in_other_threads_survive_files_being_closed_here(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path), descriptors_max=2)
+    disk.make_directory("d")
+    files = [disk.open(f"d/file-{number}") for number in range(6)]
+    for file in files:
+        file.append(b"x")
+    problems: list[BaseException] = []
+
+    def sync() -> None:
+        try:
+            for file in files:
+                file.sync()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=sync) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    appended = 1
+    while any(thread.is_alive() for thread in threads):
+        appended += 1
+        for file in files:
+            file.append(b"y")
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert all(file.size() == appended for file in files)
+
+
+def test_clock_and_chance_are_the_systems() -> None:
+    clock = SystemClock()
+    assert clock.now_ms() > 1_700_000_000_000
+    assert clock.monotonic_ms() <= clock.monotonic_ms()
+    assert len(SystemRandom().random_bytes(16)) == 16
