@@ -81,26 +81,24 @@ Penstock = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def penstock(node: str) -> Penstock:
-    """Runs a `penstock` command against the shared node."""
+    """Runs a `penstock` command against the shared node and expects its exit code."""
 
-    def run(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    def run(*arguments: str, stdin: str = "", exit_code: int = 0) -> "subprocess.CompletedProcess[str]":
         environment = os.environ | {"PENSTOCK_BROKERS": node, "COLUMNS": "120", "NO_COLOR": "1"}
-        return subprocess.run(
-            [PENSTOCK, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=60,
-            check=False,
+        command = [PENSTOCK, *arguments]
+        result = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False
         )
+        assert result.returncode == exit_code, f"{arguments} ended with {result.returncode}: {result.stderr}"
+        assert "Traceback" not in result.stderr
+        return result
 
     return run
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, penstock: Penstock) -> str:
+def topic(penstock: Penstock) -> str:
     """A topic of three partitions of the test's own."""
     name = f"cli-{os.urandom(6).hex()}"
-    assert penstock("topic", "create", name, "-p", "3").returncode == 0
+    penstock("topic", "create", name, "-p", "3")
     return name

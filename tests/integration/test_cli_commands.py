@@ -19,9 +19,8 @@ def lines(text: str) -> list[dict[str, Any]]:
 def test_a_topic_is_created_listed_described_and_deleted(penstock: Penstock) -> None:
     created = penstock("topic", "create", "life", "-p", "2", "-c", "retention.ms=3600000", "-o", "json")
     assert json.loads(created.stdout) == [{"topic": "life", "status": "created", "error": None}]
-    again = penstock("topic", "create", "life")
-    assert (again.returncode, "already exists" in again.stdout) == (1, True)
-    assert penstock("topic", "create", "life", "--if-not-exists").returncode == 0
+    assert "already exists" in penstock("topic", "create", "life", exit_code=1).stdout
+    penstock("topic", "create", "life", "--if-not-exists")
     listed = json.loads(penstock("topic", "list", "^life$", "-o", "json").stdout)
     assert listed == [{"name": "life", "partitions": 2, "replicas": 1}]
 
@@ -33,14 +32,12 @@ def test_a_topic_is_created_listed_described_and_deleted(penstock: Penstock) -> 
     assert second["size"] > 60
     assert {"name": "retention.ms", "value": "3600000", "source": "topic"} in described["settings"]
 
-    assert penstock("topic", "delete", "life").returncode == 0
-    gone = penstock("topic", "describe", "life")
-    assert (gone.returncode, "there is no topic 'life'" in gone.stderr) == (1, True)
+    penstock("topic", "delete", "life")
+    assert "there is no topic 'life'" in penstock("topic", "describe", "life", exit_code=1).stderr
 
 
 def test_a_topic_is_altered_and_grown(penstock: Penstock, topic: str) -> None:
-    altered = penstock("topic", "alter", topic, "--set", "retention.ms=1234", "--partitions", "5")
-    assert altered.returncode == 0, altered.stdout
+    penstock("topic", "alter", topic, "--set", "retention.ms=1234", "--partitions", "5")
     got = json.loads(penstock("config", "get", "retention.ms", "--topic", topic, "-o", "json").stdout)
     assert (got["value"], got["source"], bool(got["documentation"])) == ("1234", "topic", True)
     penstock("topic", "alter-config", topic, "--delete", "retention.ms")
@@ -48,8 +45,8 @@ def test_a_topic_is_altered_and_grown(penstock: Penstock, topic: str) -> None:
     assert (got["value"], got["source"]) == ("604800000", "default")
     listed = json.loads(penstock("topic", "list", topic, "-o", "json").stdout)
     assert listed[0]["partitions"] == 5
-    refused = penstock("topic", "alter", topic, "--set", "retention.ms=soon")
-    assert (refused.returncode, "retention.ms" in refused.stdout) == (1, True)
+    refused = penstock("topic", "alter", topic, "--set", "retention.ms=soon", exit_code=1)
+    assert "retention.ms" in refused.stdout
 
 
 def test_keys_land_where_java_puts_them(penstock: Penstock, topic: str) -> None:
@@ -75,7 +72,7 @@ def test_what_was_consumed_as_json_can_be_produced_again(penstock: Penstock, top
     penstock("produce", topic, "-f", "%k:%v\\n", "-H", "h=1", stdin="a:1\nb:2\nc:3\n")
     first = penstock("consume", topic, "--until-end").stdout
     penstock("topic", "create", topic + "-copy")
-    assert penstock("produce", topic + "-copy", "-f", "json", stdin=first).returncode == 0
+    penstock("produce", topic + "-copy", "-f", "json", stdin=first)
     second = penstock("consume", topic + "-copy", "--until-end").stdout
     fields = ("key", "value", "headers", "timestamp")
     copied = [{name: record[name] for name in fields} for record in lines(second)]
@@ -91,42 +88,37 @@ def test_a_file_goes_in_and_comes_out_whole(penstock: Penstock, topic: str, tmp_
     assert penstock("consume", topic, "-o", ":end", "-f", "%v\\n").stdout == file.read_text()
 
 
-@pytest.mark.parametrize(
-    ("offset", "values"),
-    [
-        ("start:end", "0 1 2 3 4 5 6 7 8 9"),
-        ("7:end", "7 8 9"),
-        ("2:4", "2 3"),
-        (":3", "0 1 2"),
-        ("-2:end", "8 9"),
-        ("+8:end", "8 9"),
-        ("@1700000005000:end", "5 6 7 8 9"),
-        ("@1700000002000:1700000004000", "2 3"),
-        ("@-1m:end", ""),
-    ],
-)
-def test_reading_starts_and_stops_where_it_is_told(penstock: Penstock, topic: str, offset: str, values: str) -> None:
+def test_reading_starts_and_stops_where_it_is_told(penstock: Penstock, topic: str) -> None:
     records = "".join(f"{1_700_000_000_000 + number * 1000} {number}\n" for number in range(10))
     penstock("produce", topic, "-p", "2", "-f", "%d %v\\n", stdin=records)
-    result = penstock("consume", topic, "-p", "2", "-o", offset, "-f", "%v\\n")
-    assert result.stdout.split() == values.split()
+    for offset, values in {
+        "start:end": "0 1 2 3 4 5 6 7 8 9 ",
+        "2:4": "2 3 ",
+        "-2:end": "8 9 ",
+        "+8:end": "8 9 ",
+        "@1700000005000:end": "5 6 7 8 9 ",
+        "@1700000002000:1700000004000": "2 3 ",
+        "@-1m:end": "",
+    }.items():
+        assert penstock("consume", topic, "-p", "2", "-o", offset, "-f", "%v ").stdout == values, offset
 
 
 def test_consume_follows_until_it_has_its_number(penstock: Penstock, node: str, topic: str) -> None:
     command = [PENSTOCK, "consume", topic, "-n", "2", "-f", "%v\\n", "--brokers", node]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as following:
-        penstock("produce", topic, stdin="first\n")
-        assert following.stdout is not None
-        assert following.stdout.readline() == "first\n"
-        penstock("produce", topic, stdin="second\n")
-        assert following.stdout.readline() == "second\n"
-        assert following.wait(20) == 0
+        try:
+            penstock("produce", topic, stdin="first\n")
+            penstock("produce", topic, stdin="second\n")
+            output, _ = following.communicate(timeout=30)
+        finally:
+            following.kill()
+    assert sorted(output.splitlines()) == ["first", "second"]
+    assert following.returncode == 0
 
 
 def test_trimming_deletes_from_the_start_and_asks_first(penstock: Penstock, topic: str) -> None:
     penstock("produce", topic, "-p", "0", stdin="".join(f"{number}\n" for number in range(10)))
-    unasked = penstock("topic", "trim", topic, "--offset", "4")
-    assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
+    assert "--yes" in penstock("topic", "trim", topic, "--offset", "4", exit_code=2).stderr
     trimmed = json.loads(penstock("topic", "trim", topic, "--offset", "4", "-p", "0", "--yes", "-o", "json").stdout)
     assert trimmed == [{"partition": 0, "old_start": 0, "new_start": 4, "end": 10, "deleted": 4}]
     assert penstock("consume", topic, "-o", ":end", "-f", "%v ").stdout == "4 5 6 7 8 9 "
@@ -145,13 +137,21 @@ def test_an_own_partitioner_decides(node: str, topic: str, tmp_path: Path) -> No
 
 def test_cluster_settings_are_shown_set_and_taken_back(penstock: Penstock) -> None:
     name = "log.retention.ms"
-    assert penstock("config", "set", f"{name}=7200000").returncode == 0
+    penstock("config", "set", f"{name}=7200000")
     got = json.loads(penstock("cluster", "config", "get", name, "-o", "json").stdout)
     assert (got["value"], got["source"], got["type"]) == ("7200000", "cluster", "long")
-    assert penstock("config", "reset", name).returncode == 0
+    penstock("config", "reset", name)
     assert json.loads(penstock("config", "get", name, "-o", "json").stdout)["source"] == "default"
-    unknown = penstock("config", "get", "log.retention.mz")
-    assert (unknown.returncode, "did you mean 'log.retention.ms'?" in unknown.stderr) == (1, True)
+    assert "did you mean 'log.retention.ms'?" in penstock("config", "get", "log.retention.mz", exit_code=1).stderr
+
+
+def test_records_that_are_too_large_are_counted_and_the_others_arrive(penstock: Penstock) -> None:
+    penstock("topic", "create", "small", "-c", "max.message.bytes=1000")
+    result = penstock("produce", "small", "-X", "batch.num.messages=1", stdin=f"a\n{'x' * 2000}\nb\n", exit_code=1)
+    assert "1 of 3 records did not get into 'small': message size too large" in result.stderr
+    assert penstock("consume", "small", "-o", ":end", "-f", "%v ").stdout == "a b "
+    result = penstock("produce", "small", stdin="x" * 2_000_000, exit_code=1)
+    assert "1 of 1 record did not get into 'small': message size too large" in result.stderr
 
 
 def test_cluster_info_names_the_node(penstock: Penstock, node: str) -> None:
@@ -169,38 +169,16 @@ def test_bench_measures_and_cleans_up_after_itself(penstock: Penstock) -> None:
     assert json.loads(penstock("topic", "list", "^penstock-bench-", "-o", "json").stdout) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "complaint"),
-    [
-        (["produce", "no-such-topic"], 1, "there is no topic 'no-such-topic'"),
-        (["produce", "x", "-f", "%k%v"], 2, "nothing says where the key ends"),
-        (["produce", "x", "--acks", "2"], 2, "--acks takes all, 1 or 0"),
-        (["produce", "x", "--partitioner", "dice"], 2, "there is no partitioner 'dice'"),
-        (["produce", "x", "--file", "/no/such/file"], 1, "cannot read /no/such/file"),
-        (["consume", "x", "-o", "yesterday"], 2, "'yesterday' is not an offset"),
-        (["consume", "x", "-f", "%q"], 2, "is not an escape"),
-        (["consume", "no-such-topic"], 1, "there is no topic 'no-such-topic'"),
-        (["topic", "list", "("], 2, "is not a regular expression"),
-        (["topic", "alter", "x"], 2, "nothing to change"),
-        (["topic", "trim", "x"], 2, "say how far to trim"),
-        (["topic", "list", "-X", "no.such.property=1"], 2, "no.such.property"),
-        (["log", "dump", "/no/such/file"], 1, "there is no /no/such/file"),
-        (["topic", "nonsense"], 2, "nonsense"),
-    ],
-)
-def test_mistakes_are_answered_in_a_sentence(
-    penstock: Penstock, arguments: list[str], exit_code: int, complaint: str
-) -> None:
-    result = penstock(*arguments, stdin="a\n")
-    assert result.returncode == exit_code
-    assert complaint in result.stderr
-    assert "Traceback" not in result.stderr
+@pytest.mark.parametrize("command", [["produce"], ["consume"], ["topic", "describe"], ["bench", "produce", "--topic"]])
+def test_a_topic_that_is_not_there_is_never_made_by_accident(penstock: Penstock, command: list[str]) -> None:
+    result = penstock(*command, "no-such-topic", stdin="a\n", exit_code=1)
+    assert "there is no topic 'no-such-topic'" in result.stderr
+    assert json.loads(penstock("topic", "list", "^no-such-topic$", "-o", "json").stdout) == []
 
 
 def test_a_broker_that_is_not_there_is_one_sentence(penstock: Penstock) -> None:
     port = free_port()
-    result = penstock("topic", "list", "--brokers", f"127.0.0.1:{port}")
-    assert result.returncode == 1
+    result = penstock("topic", "list", "--brokers", f"127.0.0.1:{port}", exit_code=1)
     assert result.stderr.count("\n") == 1
     assert f"no broker at 127.0.0.1:{port}" in result.stderr
     assert "penstock up" in result.stderr

@@ -18,7 +18,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a node that was stopped."""
     up = wait_until_ready(start_up(tmp_path_factory.mktemp("dump") / "data"))
     run("topic", "create", "orders", "--brokers", up.address)
-    run("produce", "orders", "-k", "k", "-H", "h=1", "-z", "zstd", "--brokers", up.address, stdin="one\ntwo\n")
+    run(
+        "produce",
+        "orders",
+        "-k",
+        "k",
+        "-H",
+        "h=1",
+        "-z",
+        "zstd",
+        "--brokers",
+        up.address,
+        stdin=f"{'one' * 100}\ntwo\n",
+    )
     run("produce", "orders", "--brokers", up.address, "-X", "enable.idempotence=true", stdin="three\n")
     assert up.stop() == 0
     return up.data / "node-1"
@@ -31,11 +43,11 @@ def test_a_segment_is_printed_with_its_records(data: Path) -> None:
     batches = [json.loads(line) for line in result.stdout.splitlines()]
     assert (batches[0]["codec"], batches[0]["records"], batches[0]["problem"]) == ("zstd", 2, None)
     values = [record["value"] for batch in batches for record in batch["record_details"]]
-    assert values == ["one", "two", "three"]
+    assert values == ["one" * 100, "two", "three"]
     assert batches[0]["record_details"][0]["headers"] == [{"key": "h", "value": "1"}]
     assert batches[-1]["producer_id"] >= 0
     text = run("log", "dump", str(segment), "--records").stdout
-    assert 'key="k" value="one"' in text
+    assert 'key="k" value="two"' in text
     assert "3 records, offsets 0-2" in text
 
 

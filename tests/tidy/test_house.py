@@ -68,7 +68,11 @@ def test_nothing_is_committed_that_belongs_to_one_machine() -> None:
     private = re.compile(r"/(?:root|home|work|tmp)/[a-z]|files\.pythonhosted|pypi\.org|repo\.maven")
     for name in listed.stdout.splitlines():
         path = ROOT / name
-        if path == Path(__file__) or not path.exists() or path.suffix not in {".py", ".md", ".toml", ".lock", "", ".txt"}:
+        if (
+            path == Path(__file__)
+            or not path.exists()
+            or path.suffix not in {".py", ".md", ".toml", ".lock", "", ".txt"}
+        ):
             continue
         found = private.search(path.read_text(errors="replace"))
         assert found is None, f"{name} names {found.group()}" if found else ""

@@ -43,19 +43,26 @@ class NodeConfig:
 def run(config: NodeConfig, on_ready: Callable[[str], None]) -> None:
     """Serves until SIGINT or SIGTERM. `on_ready` gets `host:port` once clients can connect. Raises StartRefused."""
     try:
-        settings = NodeSettings(config.overrides)
-    except InvalidSettings as problem:
+        settings = NodeSettings({**config.overrides, "node.id": str(config.node_id)})
+        advertised = _advertised(settings)
+    except (InvalidSettings, ValueError) as problem:
         raise StartRefused(str(problem)) from problem
     lock = _lock_directory(config.data_directory)
     try:
-        asyncio.run(_serve(replace(config, data_directory=os.path.abspath(config.data_directory)), settings, on_ready))
+        located = replace(config, data_directory=os.path.abspath(config.data_directory))
+        asyncio.run(_serve(located, settings, advertised, on_ready))
     except (DiskError, BadCheckpoint, Refused) as problem:
         raise StartRefused(f"the data in {config.data_directory} cannot be used: {problem}") from problem
     finally:
         os.close(lock)
 
 
-async def _serve(config: NodeConfig, settings: NodeSettings, on_ready: Callable[[str], None]) -> None:
+async def _serve(
+    config: NodeConfig,
+    settings: NodeSettings,
+    advertised: tuple[str, int] | None,
+    on_ready: Callable[[str], None],
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -88,13 +95,24 @@ async def _serve(config: NodeConfig, settings: NodeSettings, on_ready: Callable[
             "Is another node or Kafka running there? Choose another port with --port."
         ) from problem
     try:
-        await broker.start(config.host, port)
+        await broker.start(*(advertised or (config.host, port)))
         server.start()
         on_ready(f"{config.host}:{port}")
         await stopped.wait()
     finally:
         server.stop()
         broker.stop()
+
+
+def _advertised(settings: NodeSettings) -> tuple[str, int] | None:
+    """Host and port that all clients are told, where the operator names one. Raises ValueError."""
+    listeners = settings["advertised.listeners"]
+    if not listeners:
+        return None
+    host, separator, port = listeners[0].rpartition("://")[2].rpartition(":")
+    if not (separator and host and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError(f"advertised.listeners must be like PLAINTEXT://host:9092, not {listeners[0]!r}")
+    return host.strip("[]"), int(port)
 
 
 def _lock_directory(path: str) -> int:

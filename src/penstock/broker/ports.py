@@ -25,6 +25,7 @@ from penstock.base.ports import Bytes, DiskError, DiskFull, MissingFile
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _TEMPORARY_SUFFIX = ".tmp"
 _DESCRIPTORS_MAX = 8192
+_READ_BYTES = 64 * 1024
 
 
 def _disk_error(error: OSError, doing: str, path: str) -> DiskError:
@@ -173,18 +174,32 @@ class RealDisk:
             raise _disk_error(error, "listing", directory) from error
 
     def make_directory(self, path: str) -> None:
+        absolute = self.absolute(path)
         try:
-            os.makedirs(self.absolute(path), exist_ok=True)
+            try:
+                os.mkdir(absolute)
+            except FileNotFoundError:
+                os.makedirs(absolute, exist_ok=True)
+            except FileExistsError:
+                return
         except OSError as error:
             raise _disk_error(error, "making the directory", path) from error
-        self._note_directory(os.path.dirname(path))
+        while path:
+            path = _parent(path)
+            self._note_directory(path)
 
     def read_file(self, path: str) -> bytes:
         try:
-            with open(self.absolute(path), "rb", buffering=0) as file:
-                return file.readall()
+            descriptor = os.open(self.absolute(path), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.read(descriptor, _READ_BYTES)
+                while len(data) >= _READ_BYTES and (more := os.read(descriptor, len(data))):
+                    data += more
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise _disk_error(error, "reading", path) from error
+        return data
 
     def write_file(self, path: str, data: bytes, *, durable: bool = True) -> None:
         absolute = self.absolute(path)
@@ -192,12 +207,7 @@ class RealDisk:
         self._forget(path)
         try:
             try:
-                with open(temporary, "wb", buffering=0) as file:
-                    view = memoryview(data)
-                    while view:
-                        view = view[file.write(view) :]
-                    if durable:
-                        os.fsync(file.fileno())
+                _write_whole(temporary, data, durable=durable)
                 os.rename(temporary, absolute)
             except OSError:
                 # The space that the unfinished copy took is needed more than the copy.
@@ -206,9 +216,9 @@ class RealDisk:
                 raise
         except OSError as error:
             raise _disk_error(error, "writing", path) from error
-        self._note_directory(os.path.dirname(path))
+        self._note_directory(_parent(path))
         if durable:
-            self._sync_directories(os.path.dirname(path))
+            self._sync_directories(_parent(path))
 
     def rename(self, old: str, new: str) -> None:
         self._forget(new)
@@ -223,8 +233,8 @@ class RealDisk:
             if file is not None:
                 file.path = new + path[len(old) :]
                 self._files[file.path] = file
-        self._note_directory(os.path.dirname(old))
-        self._note_directory(os.path.dirname(new))
+        self._note_directory(_parent(old))
+        self._note_directory(_parent(new))
 
     def remove(self, path: str) -> None:
         absolute = self.absolute(path)
@@ -240,7 +250,7 @@ class RealDisk:
             return
         except OSError as error:
             raise _disk_error(error, "removing", path) from error
-        self._note_directory(os.path.dirname(path))
+        self._note_directory(_parent(path))
 
     def sync_all(self) -> None:
         os.sync()
@@ -256,21 +266,14 @@ class RealDisk:
         """(descriptor, size) of `file`, closing others where the limit asks for it."""
         while len(self._open_files) >= self._descriptors_max:
             self._close_one_unused()
-        absolute = self.absolute(file.path)
-        made = False
         try:
-            try:
-                descriptor = os.open(absolute, os.O_RDWR | os.O_CLOEXEC)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                descriptor = os.open(absolute, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-                made = True
+            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
+            descriptor = os.open(self.absolute(file.path), flags, 0o644)
             size = os.fstat(descriptor).st_size
         except OSError as error:
             raise _disk_error(error, "opening", file.path) from error
-        if made:
-            self._note_directory(os.path.dirname(file.path))
+        if make and size == 0:
+            self._note_directory(_parent(file.path))
         self._open_files[file] = None
         return descriptor, size
 
@@ -303,7 +306,7 @@ class RealDisk:
                 os.close(descriptor)
         except OSError as error:
             raise _disk_error(error, "syncing", file.path) from error
-        self._sync_directories(os.path.dirname(file.path))
+        self._sync_directories(_parent(file.path))
 
     def _sync_directories(self, directory: str) -> None:
         """Makes the names on the way from the root to a file durable."""
@@ -316,7 +319,7 @@ class RealDisk:
                     self._sync_directory(directory)
                 if not directory:
                     return
-                directory = os.path.dirname(directory)
+                directory = _parent(directory)
 
     def _sync_directory(self, directory: str) -> None:
         try:
@@ -345,6 +348,22 @@ class RealDisk:
         if file is not None:
             self.close_descriptor(file)
             file._size = -1
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _write_whole(absolute: str, data: bytes, *, durable: bool) -> None:
+    descriptor = os.open(absolute, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _default_descriptors_max() -> int:

@@ -15,7 +15,8 @@ END = "<!-- end of served APIs -->"
 def support_table() -> str:
     rows = ["| key | API | versions | notes |", "|--:|---|---|---|"]
     for api in APIS:
-        rows.append(f"| {api.key} | {api.name} | {api.version_min}-{api.version_max} | {_missing(api)} |")
+        versions = f"{api.version_min}-{api.version_max}" if api.version_max else "0"
+        rows.append(f"| {api.key} | {api.name} | {versions} | {_missing(api)} |")
     return "\n".join(rows)
 
 
@@ -29,11 +30,11 @@ def with_table(page: str) -> str:
 
 
 def _missing(api: object) -> str:
-    """The "Not here yet" sentence of the handler's own header, if it has one."""
+    """What the handler's own header says is not here yet."""
     handle: Callable[..., object] = getattr(api, "handle", None) or getattr(api, "handle_frame")  # noqa: B009
     header = sys.modules[handle.__module__].__doc__ or ""
     _, found, rest = header.partition("Not here yet: ")
-    return " ".join(rest.split("\n\n")[0].split()).rstrip(".") if found else ""
+    return "not yet: " + " ".join(rest.partition(".")[0].split()) if found else ""
 
 
 if __name__ == "__main__":

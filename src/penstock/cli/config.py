@@ -25,7 +25,7 @@ Node = Annotated[
 
 @app.command("list")
 def list_settings(
-    pattern: Annotated[str, typer.Argument(metavar="[REGEX]", help="Only names that match.", show_default=False)] = "",
+    pattern: Annotated[str, typer.Argument(metavar="REGEX", help="Only names that match.", show_default=False)] = "",
     topic: Topic = "",
     node: Node = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only what is not at its default.")] = False,
@@ -85,7 +85,7 @@ def get(
 
 @app.command("set")
 def set_settings(
-    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="New values.", show_default=False)],
+    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="New values.", show_default=False)],
     topic: Topic = "",
     node: Node = None,
     brokers: Brokers = DEFAULT_BROKERS,
@@ -104,7 +104,7 @@ def set_settings(
 
 @app.command()
 def reset(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Settings.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Settings.", show_default=False)],
     topic: Topic = "",
     node: Node = None,
     brokers: Brokers = DEFAULT_BROKERS,

@@ -36,7 +36,7 @@ class Extent:
 
 
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.", show_default=False)],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
     offset: Annotated[
         str, typer.Option("-o", "--offset", help="start, end, N, -N, +N, N:M, :end, @TIME, @TIME:TIME.")
     ] = "start",
@@ -54,11 +54,13 @@ def consume(
     """Consume records and print them, following the topic until Ctrl-C.
 
     penstock consume orders -f '%p %o %k %v\\n' -n 10
-
     penstock consume orders -o @-1h:end
 
-    In formats: %t topic, %p partition, %o offset, %k key, %v value, %d timestamp, %h{%k=%v } headers, %K %V lengths,
-    %e leader epoch; %v{hex}, %v{base64}, %d{strftime[%F %T]}. A time is 2024-05-01T12:00:00Z, milliseconds, or -1h.
+    In formats: %t topic, %p partition, %o offset, %k key, %v value,
+    %d timestamp, %h{%k=%v } headers, %K %V lengths, %e leader epoch;
+    %v{hex}, %v{base64}, %d{strftime[%F %T]} print them differently.
+
+    A TIME is 2024-05-01T12:00:00Z, milliseconds since the epoch, or -1h.
     """
     try:
         span = parse_span(offset, time.time_ns() // 1_000_000)

@@ -28,6 +28,7 @@ def error_of(exception: "KafkaException") -> "KafkaError":
 
 def sentence_of(error: "KafkaError") -> str:
     """librdkafka's or the broker's words, without librdkafka's decorations."""
-    text = error.str().removeprefix("Broker: ").removeprefix("Local: ").strip()
+    text = error.str().removeprefix("Unable to produce message: ").removeprefix("Broker: ").removeprefix("Local: ")
+    text = text.strip().rstrip(".")
     text = text or error.name().lower().replace("_", " ")
     return text[0].lower() + text[1:] if text[1:2].islower() else text

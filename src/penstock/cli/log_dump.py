@@ -30,7 +30,7 @@ def log() -> None:
 @app.command()
 def dump(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="Files, or directories of them.", show_default=False)
+        list[Path], typer.Argument(metavar="FILE|DIR", help="Files, or directories of them.", show_default=False)
     ],
     records: Annotated[bool, typer.Option("-r", "--records", help="The records inside the batches too.")] = False,
     output: OutputOption = Output.TEXT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from penstock.cli.failures import Failed, Misused, sentence_of
+from penstock.cli.failures import Failed, Misused, error_of, sentence_of
 from penstock.cli.formats import BadFormat, Headers, PrintedRecord, compile_output
 from penstock.cli.input_formats import InputMismatch, InputRecord, compile_input
 from penstock.cli.options import DEFAULT_BROKERS, NONE_GIVEN, Brokers, ClientProperties
@@ -61,11 +61,11 @@ def produce(
     """Produce records from stdin, one per line unless --format says otherwise.
 
     echo hello | penstock produce greetings
-
     penstock produce orders -f '%k:%v\\n' --file orders.txt
 
-    %k key, %v value, %p partition, %d timestamp, %H %h{%k=%v;} headers; %K and %V read lengths, such as %V{big32}%v;
-    %v{hex} and %v{base64} decode. With json, lines are what consume -f json prints.
+    In formats: %k key, %v value, %p partition, %d timestamp,
+    %H %h{%k=%v;} headers; %K and %V lengths, such as %V{big32}%v;
+    %v{hex} and %v{base64} decode. json: lines as consume -f json prints.
     """
     if acks not in ACKS:
         raise Misused(f"--acks takes all, 1 or 0, not '{acks}'")
@@ -124,14 +124,12 @@ class Report:
         self._delivered = 0
         self._bytes = 0
         self._offsets: dict[int, tuple[int, int]] = {}
-        self._failed = 0
         self._first_error: KafkaError | None = None
         self.sent = 0
 
     def on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
-            self._failed += 1
-            self._first_error = self._first_error or error
+            self.on_failure(error)
             return
         partition, offset = message.partition() or 0, message.offset() or 0
         first, last = self._offsets.get(partition, (offset, offset))
@@ -142,11 +140,14 @@ class Report:
             sys.stdout.buffer.flush()
         self._delivered += 1
 
+    def on_failure(self, error: "KafkaError") -> None:
+        self._first_error = self._first_error or error
+
     def finish(self) -> None:
         lost = self.sent - self._delivered
         if lost:
             why = sentence_of(self._first_error) if self._first_error else "the broker did not answer in time"
-            raise Failed(f"{lost:,} of {plural(self.sent, 'record')} were not delivered to '{self._topic}': {why}")
+            raise Failed(f"{lost:,} of {plural(self.sent, 'record')} did not get into '{self._topic}': {why}")
         if not self._write:
             note(self._summary())
 
@@ -180,6 +181,8 @@ class Sender:
         self._report = report
 
     def send(self, record: InputRecord) -> None:
+        from confluent_kafka import KafkaException
+
         partition = record.partition
         if partition is None:
             partition = self._choose(record.key, record.value, self._partition_count)
@@ -200,6 +203,10 @@ class Sender:
             except BufferError:
                 # librdkafka's queue is full: let deliveries make room.
                 self._producer.poll(0.1)
+            except KafkaException as exception:
+                # Refused before it was sent, as a record that is too large is.
+                self._report.on_failure(error_of(exception))
+                break
         self._report.sent += 1
         self._producer.poll(0)
 

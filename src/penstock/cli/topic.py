@@ -13,18 +13,14 @@ from penstock.cli.topic_describe import describe
 from penstock.cli.topic_trim import trim
 
 app = typer.Typer(help="Create, look at, change and delete topics.", no_args_is_help=True)
-app.command("describe")(describe)
-app.command("trim")(trim)
-app.command("trim-prefix", hidden=True)(trim)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Topic names.", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Topic names.", show_default=False)]
 SetPairs = Annotated[list[str], typer.Option("-s", "--set", metavar="NAME=VALUE", help="Set a setting; repeatable.")]
 DeleteNames = Annotated[
     list[str], typer.Option("-d", "--delete", metavar="NAME", help="A setting back to its default; repeatable.")
 ]
 
 
-@app.command()
 def create(
     names: Names,
     partitions: Annotated[int, typer.Option("-p", "--partitions", help="-1 is the broker's default.")] = -1,
@@ -55,9 +51,8 @@ def create(
     _finish(_outcomes(futures, "created", tolerated), output)
 
 
-@app.command("list")
 def list_topics(
-    pattern: Annotated[str, typer.Argument(metavar="[REGEX]", help="Only names that match.", show_default=False)] = "",
+    pattern: Annotated[str, typer.Argument(metavar="REGEX", help="Only names that match.", show_default=False)] = "",
     internal: Annotated[bool, typer.Option("--internal", "-i", help="Internal topics too.")] = False,
     brokers: Brokers = DEFAULT_BROKERS,
     extra: ClientProperties = NONE_GIVEN,
@@ -78,7 +73,6 @@ def list_topics(
     print_rows(rows, ["name", "partitions", "replicas"], output)
 
 
-@app.command()
 def delete(
     names: Names,
     brokers: Brokers = DEFAULT_BROKERS,
@@ -93,7 +87,6 @@ def delete(
     _finish(_outcomes(futures, "deleted"), output)
 
 
-@app.command()
 def alter(
     names: Names,
     set_: SetPairs = NONE_GIVEN,
@@ -129,7 +122,6 @@ def alter(
     _finish(outcomes, output)
 
 
-@app.command("alter-config", hidden=True)
 def alter_config(
     names: Names,
     set_: SetPairs = NONE_GIVEN,
@@ -142,7 +134,6 @@ def alter_config(
     alter(names, set_, delete, 0, brokers, extra, output)
 
 
-@app.command("add-partitions", hidden=True)
 def add_partitions(
     names: Names,
     number: Annotated[int, typer.Option("-n", "--num", min=1, help="How many to add to each topic.")],
@@ -191,3 +182,15 @@ def _finish(outcomes: list[Outcome], output: Output) -> None:
     print_rows(rows, ["topic", "status", "error"] if failed else ["topic", "status"], output)
     if failed:
         raise typer.Exit(EXIT_FAILED)
+
+
+app.command()(create)
+app.command("list")(list_topics)
+app.command()(describe)
+app.command()(alter)
+app.command()(delete)
+app.command()(trim)
+# rpk's names.
+app.command(hidden=True)(alter_config)
+app.command(hidden=True)(add_partitions)
+app.command("trim-prefix", hidden=True)(trim)

@@ -37,7 +37,7 @@ class DescribedTopic:
 
 
 def describe(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Topic names.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Topic names.", show_default=False)],
     all_settings: Annotated[bool, typer.Option("-c", "--configs", help="All settings, defaults included.")] = False,
     brokers: Brokers = DEFAULT_BROKERS,
     extra: ClientProperties = NONE_GIVEN,

@@ -14,17 +14,20 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochCache:
-    __slots__ = ("_epochs", "_start_offsets")
+    __slots__ = ("_epochs", "_start_offsets", "has_changed")
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
+        # Whether it says something else than its file.
+        self.has_changed = False
 
     @classmethod
     def parse(cls, data: bytes, path: str) -> "EpochCache":
         cache = cls()
         for epoch, start_offset in parse_checkpoint(data, path, (int, int)):
             cache.assign(epoch, start_offset)
+        cache.has_changed = False
         return cache
 
     def format(self) -> bytes:
@@ -38,17 +41,16 @@ class EpochCache:
     def latest(self) -> int:
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that `epoch` begins at `start_offset`, dropping entries that contradict it. Returns whether anything
-        changed."""
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`, dropping entries that contradict it."""
         if self._epochs and self._epochs[-1] == epoch and self._start_offsets[-1] <= start_offset:
-            return False
+            return
         while self._epochs and (self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset):
             self._epochs.pop()
             self._start_offsets.pop()
         self._epochs.append(epoch)
         self._start_offsets.append(start_offset)
-        return True
+        self.has_changed = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest epoch not above `epoch`, the offset where it ended); (-1, -1) when nothing is known."""
@@ -68,20 +70,19 @@ class EpochCache:
         slot = bisect_right(self._start_offsets, offset) - 1
         return self._epochs[slot] if slot >= 0 else UNDEFINED_EPOCH
 
-    def truncate_from_end(self, end_offset: int) -> bool:
-        """Drops the epochs that begin at or beyond `end_offset`. Returns whether anything changed."""
-        before = len(self._epochs)
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that begin at or beyond `end_offset`."""
         while self._epochs and self._start_offsets[-1] >= end_offset:
             self._epochs.pop()
             self._start_offsets.pop()
-        return len(self._epochs) != before
+            self.has_changed = True
 
-    def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now begins at `start_offset`: so does the epoch that wrote it. Returns whether anything changed."""
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now begins at `start_offset`: so does the epoch that wrote it."""
         slot = bisect_right(self._start_offsets, start_offset) - 1
         if slot < 0 or (slot == 0 and self._start_offsets[0] == start_offset):
-            return False
+            return
         del self._epochs[:slot]
         del self._start_offsets[:slot]
         self._start_offsets[0] = start_offset
-        return True
+        self.has_changed = True

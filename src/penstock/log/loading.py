@@ -51,8 +51,6 @@ class Loaded(NamedTuple):
     end_offset: int
     producers: ProducerState | None
     epochs: EpochCache
-    # Whether they say more, or less, than their file.
-    epochs_changed: bool
     notes: list[str]
 
 
@@ -65,7 +63,7 @@ def list_directory(disk: Disk, directory: str) -> Listing:
     base_offsets = [int(name[:20]) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit()]
     snapshots = [int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit()]
     # Snapshots belong to segments, but for the one that the last clean shutdown left at the end.
-    strays = [offset for offset in snapshots if offset not in base_offsets]
+    strays = sorted(set(snapshots).difference(base_offsets))
     for offset in strays:
         if offset != strays[-1] or (base_offsets and offset < base_offsets[-1]):
             disk.remove(f"{directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}")
@@ -122,15 +120,14 @@ class Loader:
         active.activate()
         end_offset = active.next_offset()
         producers = self._replay_producers(end_offset)
-        epochs, epochs_changed = self._read_epochs(len(self._segments))
-        return Loaded(self._segments, end_offset, producers, epochs, epochs_changed, self._notes)
+        return Loaded(self._segments, end_offset, producers, self._read_epochs(len(self._segments)), self._notes)
 
     def recover(self, recovery_point: int) -> Loaded:
         """After a crash. There is at least one segment."""
         first = max(0, bisect_right(self._listing.base_offsets, recovery_point) - 1)
         self._rebuild_missing_indexes(first)
         producers = self._replay_producers(self._segments[first].base_offset) or ProducerState()
-        epochs, _ = self._read_epochs(first)
+        epochs = self._read_epochs(first)
         end_offset = self._segments[first].base_offset
         for slot in range(first, len(self._segments)):
             segment = self._segments[slot]
@@ -144,7 +141,7 @@ class Loader:
             self._write_snapshot(self._segments[slot + 1].base_offset, producers)
         self._drop_snapshots_beyond(end_offset)
         epochs.truncate_from_end(end_offset)
-        return Loaded(self._segments, end_offset, producers, epochs, True, self._notes)
+        return Loaded(self._segments, end_offset, producers, epochs, self._notes)
 
     def _recover_segment(
         self, segment: Segment, next_offset: int, producers: ProducerState, epochs: EpochCache
@@ -237,12 +234,11 @@ class Loader:
             if offset > end_offset:
                 self._disk.remove(f"{self._directory}/{offset_name(offset)}{SNAPSHOT_SUFFIX}")
 
-    def _read_epochs(self, count: int) -> tuple[EpochCache, bool]:
-        """The leader epochs, and whether their file must be written anew: when there is no good one, the first `count`
-        segments tell."""
+    def _read_epochs(self, count: int) -> EpochCache:
+        """The leader epochs from their file; when there is no good one, from the first `count` segments."""
         path = f"{self._directory}/{EPOCHS_FILE}"
         try:
-            return EpochCache.parse(self._disk.read_file(path), path), False
+            return EpochCache.parse(self._disk.read_file(path), path)
         except MissingFile:
             pass
         except BadCheckpoint as problem:
@@ -252,7 +248,7 @@ class Loader:
             for _, header in scan_headers(segment.file, 0, segment.size):
                 if header.leader_epoch > epochs.latest:
                     epochs.assign(header.leader_epoch, header.base_offset)
-        return epochs, True
+        return epochs
 
 
 def replay_batch(state: ProducerState, segment: Segment, header: BatchHeader, batch: memoryview | bytes) -> None:

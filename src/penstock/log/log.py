@@ -8,211 +8,30 @@ Duties of the caller
   For LogAppendTime the batch is stamped before, and `header` is the stamped one.
 - Bytes are in the page cache when `append` returns. For more: `flush`, sync the files it names (off the loop), then
   `mark_flushed`. If a sync fails the log must not be used on: the kernel may have dropped what it could not write.
-- Checkpoint `recovery_point` and `log_start_offset` now and then.
+- Checkpoint `recovery_point` and `log_start_offset` now and then; the former also after a truncation, before appending.
 - To stop cleanly: `close`, then Disk.sync_all, then the clean-shutdown marker.
 - Paths that `advance_log_start`, the truncations and `delete` return are renamed already: remove them when no fetch
   can still be reading them (file.delete.delay.ms).
 """
 
-from typing import NamedTuple
-from uuid import UUID
 from zlib import crc32
 
 from penstock.base.errors import ErrorCode, Refused
-from penstock.base.ports import Disk, DiskError, File, Slice
-from penstock.log.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata, parse_partition_metadata
+from penstock.base.ports import DiskError, Slice
+from penstock.log.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
 from penstock.log.config import LogConfig
-from penstock.log.epochs import FILE_NAME as EPOCHS_FILE
-from penstock.log.epochs import EpochCache
-from penstock.log.loading import Loaded, Loader, list_directory, load_producers
-from penstock.log.producer_snapshot import encode_snapshot
 from penstock.log.producer_state import Duplicate, ProducerState, read_end_marker
 from penstock.log.scan import Place, is_plausible
-from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, OffsetAndTimestamp, Segment, offset_name
-from penstock.log.segments import Segments
+from penstock.log.segment import OffsetAndTimestamp, Segment
+from penstock.log.storage import Flush, StoredLog
 from penstock.log.transaction_index import AbortedTransaction
 from penstock.protocol.batch import CONTROL, HEADER_BYTES, BatchHeader, crc_is_valid, patch_placement, read_header
 
-_DELETED_DIRECTORY_SUFFIX = "-delete"
-_FILE_NAME_MAX = 255
-_NO_OFFSET = -1
+__all__ = ["Flush", "Log"]
 
 
-class Flush(NamedTuple):
-    """What to sync for everything below `end_offset` to survive a power cut."""
-
-    files: list[File]
-    end_offset: int
-
-
-class Log:
-    __slots__ = (
-        "_active",
-        "_closed_end_offset",
-        "_disk",
-        "_epochs",
-        "_epochs_changed",
-        "_latest_epoch",
-        "_opened_ms",
-        "_producers",
-        "_roll_ms",
-        "_segment_bytes",
-        "_segments",
-        "_tail",
-        "_unsynced_paths",
-        "config",
-        "directory",
-        "log_end_offset",
-        "log_start_offset",
-        "recovery_notes",
-        "recovery_point",
-        "topic_id",
-    )
-
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        config: LogConfig,
-        topic_id: UUID | None,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        now_ms: int,
-    ) -> None:
-        self._disk = disk
-        self.directory = directory
-        self.config = config
-        self.topic_id = topic_id
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        # Everything below is on the disk, and need not be checked after a crash.
-        self.recovery_point = recovery_point
-        # What the start found wrong and did about it, in sentences for the operator.
-        self.recovery_notes: tuple[str, ...] = ()
-        self._opened_ms = now_ms
-        # None until the first read or write.
-        self._segments: Segments | None = None
-        # The last segment, None until the first write.
-        self._active: Segment | None = None
-        self._producers: ProducerState | None = None
-        self._epochs: EpochCache | None = None
-        self._epochs_changed = False
-        self._latest_epoch = -1
-        # Where the last batch stands: what consumers at the end ask for next.
-        self._tail: Place | None = None
-        # The end when the files beside the .log were last written.
-        self._closed_end_offset = log_end_offset
-        self._unsynced_paths: tuple[str, ...] = ()
-        self._segment_bytes = config.segment_bytes
-        self._roll_ms = config.segment_ms
-
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        config: LogConfig,
-        *,
-        topic_id: UUID | None,
-        recovery_point: int,
-        clean: bool,
-        log_start_offset: int,
-        now_ms: int,
-    ) -> "Log":
-        """The log in `directory`, which is made by the first append. `clean` says that the last close was. Raises
-        Refused(INCONSISTENT_TOPIC_ID) when the directory belongs to another topic of that name."""
-        listing = list_directory(disk, directory)
-        if topic_id is not None and PARTITION_METADATA_FILE in listing.names:
-            _check_topic_id(disk, directory, topic_id)
-        if not listing.base_offsets:
-            return cls(disk, directory, config, topic_id, log_start_offset, log_start_offset, log_start_offset, now_ms)
-        log_start_offset = max(log_start_offset, listing.base_offsets[0])
-        # A clean close leaves a producer snapshot at the end of the log.
-        end_offset = listing.snapshot_offsets[-1] if listing.snapshot_offsets else _NO_OFFSET
-        if clean and end_offset >= max(listing.base_offsets[-1], log_start_offset):
-            return cls(disk, directory, config, topic_id, log_start_offset, end_offset, end_offset, now_ms)
-        loader = Loader(disk, directory, config, listing, now_ms)
-        loaded = loader.load_clean() if clean else loader.recover(recovery_point)
-        log = cls(disk, directory, config, topic_id, log_start_offset, loaded.end_offset, recovery_point, now_ms)
-        log._install(loaded)
-        log.recovery_point = loaded.end_offset if clean else min(recovery_point, loaded.end_offset)
-        if not clean:
-            log._closed_end_offset = _NO_OFFSET
-        if loaded.end_offset < log_start_offset:
-            log._restart_at(log_start_offset)
-        return log
-
-    def _restart_at(self, offset: int) -> None:
-        note = (
-            f"{self.directory} ended at offset {self.log_end_offset}, before its start {offset}: it begins anew there"
-        )
-        self.recovery_notes += (note,)
-        for path in self.truncate_fully_and_start_at(offset, self._opened_ms):
-            self._disk.remove(path)
-
-    def _load(self) -> Segments:
-        """Brings the log up for its first use after a clean shutdown, or as a new one."""
-        listing = list_directory(self._disk, self.directory)
-        if listing.base_offsets:
-            end_offset = self.log_end_offset
-            self._install(Loader(self._disk, self.directory, self.config, listing, self._opened_ms).load_clean())
-            if self.log_end_offset != end_offset:
-                self.recovery_notes += (
-                    f"{self.directory} ends at {self.log_end_offset}, not at {end_offset} as its last snapshot says",
-                )
-        else:
-            segment = Segment(self._disk, self.directory, self.log_end_offset, self.config, self._opened_ms)
-            segment.start_empty()
-            self._install(Loaded([segment], self.log_end_offset, None, EpochCache(), False, []))
-        assert self._segments is not None
-        return self._segments
-
-    def _install(self, loaded: Loaded) -> None:
-        self._segments = Segments(loaded.segments)
-        self._active = None
-        self._producers = loaded.producers
-        self._epochs = loaded.epochs
-        self._epochs_changed = loaded.epochs.truncate_from_start(self.log_start_offset) or loaded.epochs_changed
-        self._latest_epoch = loaded.epochs.latest
-        self.log_end_offset = loaded.end_offset
-        self.recovery_notes += tuple(loaded.notes)
-
-    def _open_for_append(self) -> Segment:
-        segments = self._segments or self._load()
-        metadata_path = f"{self.directory}/{PARTITION_METADATA_FILE}"
-        if not self._disk.exists(metadata_path):
-            self._disk.make_directory(self.directory)
-            if self.topic_id is not None:
-                self._write_beside(PARTITION_METADATA_FILE, format_partition_metadata(self.topic_id))
-        self._active = segments.active
-        self._limit_active(self._active)
-        return self._active
-
-    def _limit_active(self, active: Segment) -> None:
-        """Sets when the active segment is to be rolled. The jitter that spreads the rolls of many partitions comes from
-        the segment's name, so that it is the same after a restart."""
-        config = self.config
-        jitter_max_ms = min(config.segment_jitter_ms, config.segment_ms)
-        jitter_ms = crc32(f"{self.directory}/{active.base_offset}".encode()) % jitter_max_ms if jitter_max_ms else 0
-        self._roll_ms = config.segment_ms - jitter_ms
-        self._segment_bytes = config.segment_bytes
-
-    def reconfigure(self, config: LogConfig) -> None:
-        """The topic's settings have changed."""
-        self.config = config
-        self._segment_bytes = config.segment_bytes
-        if self._segments is not None:
-            self._segments.active.reconfigure(config)
-            self._limit_active(self._segments.active)
-
-    @property
-    def size(self) -> int:
-        """Bytes in .log files."""
-        if self._segments is not None:
-            return self._segments.size
-        names = [name for name in self._disk.list(self.directory) if name.endswith(LOG_SUFFIX)]
-        return sum(self._disk.open(f"{self.directory}/{name}").size() for name in names)
+class Log(StoredLog):
+    __slots__ = ()
 
     # Appending
 
@@ -250,6 +69,26 @@ class Log:
                 raise Refused(ErrorCode.corrupt_message, f"the batch at {header.base_offset} has a wrong checksum")
             self._append_at(header.base_offset, batch, header, header.leader_epoch, now_ms)
             position += header.size
+
+    def _open_for_append(self) -> Segment:
+        segments = self._segments or self._load()
+        if self._is_new:
+            self._disk.make_directory(self.directory)
+            if self.topic_id is not None:
+                self._write_beside(PARTITION_METADATA_FILE, format_partition_metadata(self.topic_id))
+            self._is_new = False
+        self._active = segments.active
+        self._limit_active(self._active)
+        return self._active
+
+    def _limit_active(self, active: Segment) -> None:
+        """Sets when the active segment is to be rolled. The jitter that spreads the rolls of many partitions comes from
+        the segment's name, so that it is the same after a restart."""
+        config = self.config
+        jitter_max_ms = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_ms = crc32(f"{self.directory}/{active.base_offset}".encode()) % jitter_max_ms if jitter_max_ms else 0
+        self._roll_ms = config.segment_ms - jitter_ms
+        self._segment_bytes = config.segment_bytes
 
     def _append_at(
         self,
@@ -335,6 +174,9 @@ class Log:
         base_offset = max(base_offset, self.log_end_offset)
         if active.base_offset == base_offset:
             return
+        if active.size == 0:
+            # Offsets jump too far for a segment that nothing was written to; its file holds its place in the row.
+            active.file.append(b"")
         # The state before a segment stands beside it, so that checking it need not look at those before.
         self._write_snapshot(base_offset)
         active.seal()
@@ -344,15 +186,13 @@ class Log:
         self._segments.append(self._active)
         self._limit_active(self._active)
 
-    def _write_snapshot(self, offset: int) -> None:
-        self._write_beside(f"{offset_name(offset)}{SNAPSHOT_SUFFIX}", encode_snapshot(self._producers))
-
-    def _write_beside(self, name: str, data: bytes) -> None:
-        """A small file that the next flush makes durable."""
-        path = f"{self.directory}/{name}"
-        self._disk.write_file(path, data, durable=False)
-        if path not in self._unsynced_paths:
-            self._unsynced_paths += (path,)
+    def reconfigure(self, config: LogConfig) -> None:
+        """The topic's settings have changed."""
+        self.config = config
+        self._segment_bytes = config.segment_bytes
+        if self._segments is not None:
+            self._segments.active.reconfigure(config)
+            self._limit_active(self._segments.active)
 
     # Reading
 
@@ -422,21 +262,14 @@ class Log:
     # Leader epochs
 
     @property
-    def epochs(self) -> EpochCache:
-        if self._epochs is None:
-            self._load()
-            assert self._epochs is not None
-        return self._epochs
-
-    @property
     def latest_epoch(self) -> int:
         return self.epochs.latest
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Notes that a leader of that epoch writes from `start_offset` on. Its file is written by `flush` and `close`:
         what a crash takes of it, recovery reads from the batches again."""
-        if epoch >= 0 and self.epochs.assign(epoch, start_offset):
-            self._epochs_changed = True
+        if epoch >= 0:
+            self.epochs.assign(epoch, start_offset)
         self._latest_epoch = self.epochs.latest
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -445,131 +278,3 @@ class Log:
 
     def epoch_for_offset(self, offset: int) -> int:
         return self.epochs.epoch_for_offset(offset)
-
-    def _write_epochs(self) -> None:
-        self._write_beside(EPOCHS_FILE, self.epochs.format())
-        self._epochs_changed = False
-
-    # Shortening
-
-    def advance_log_start(self, offset: int) -> list[str]:
-        """Records below `offset` are gone (DeleteRecords, retention): whole segments of them are dropped. Raises
-        Refused(OFFSET_OUT_OF_RANGE) beyond the end."""
-        if offset > self.log_end_offset:
-            raise Refused(
-                ErrorCode.offset_out_of_range, f"{self.directory} ends at {self.log_end_offset}, before {offset}"
-            )
-        if offset <= self.log_start_offset:
-            return []
-        segments = self._segments or self._load()
-        self.log_start_offset = offset
-        if self.epochs.truncate_from_start(offset):
-            self._epochs_changed = True
-        return segments.drop(self._disk, segments.wholly_below(offset))
-
-    def truncate_to(self, offset: int, now_ms: int) -> list[str]:
-        """Drops everything from `offset` on."""
-        segments = self._segments or self._load()
-        if self.epochs.truncate_from_end(min(offset, self.log_end_offset)):
-            self._epochs_changed = True
-        self._latest_epoch = self.epochs.latest
-        if offset >= self.log_end_offset:
-            return []
-        if offset < segments.first.base_offset:
-            return self.truncate_fully_and_start_at(offset, now_ms)
-        dropped = segments.drop(self._disk, segments.wholly_beyond(offset))
-        segments.active.truncate_to(offset, now_ms)
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._forget_end(offset)
-        snapshot_offsets = []
-        for name in self._disk.list(self.directory):
-            if name.endswith(SNAPSHOT_SUFFIX):
-                if int(name[:20]) > offset:
-                    self._disk.remove(f"{self.directory}/{name}")
-                else:
-                    snapshot_offsets.append(int(name[:20]))
-        notes: list[str] = []
-        self._producers = load_producers(
-            self._disk, self.directory, snapshot_offsets, list(segments), offset, now_ms, notes
-        )
-        self.recovery_notes += tuple(notes)
-        return dropped
-
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[str]:
-        """Drops everything; the next batch will stand at `offset`."""
-        segments = self._segments or self._load()
-        dropped = segments.drop(self._disk, list(segments))
-        for name in self._disk.list(self.directory):
-            if name.endswith(SNAPSHOT_SUFFIX):
-                self._disk.remove(f"{self.directory}/{name}")
-        self._disk.make_directory(self.directory)
-        segment = Segment(self._disk, self.directory, offset, self.config, now_ms)
-        segment.start_empty()
-        # The name of the empty file is all that tells where the log begins.
-        segment.file.append(b"")
-        self.log_start_offset = offset
-        self._install(Loaded([segment], offset, None, EpochCache(), False, []))
-        self._epochs_changed = True
-        self._forget_end(offset)
-        return dropped
-
-    def _forget_end(self, offset: int) -> None:
-        self._active = None
-        self._tail = None
-        self._closed_end_offset = _NO_OFFSET
-        self.recovery_point = min(self.recovery_point, offset)
-
-    # Keeping
-
-    def flush(self) -> Flush:
-        """What to sync now. Cheap when only the active segment has grown."""
-        segments = self._segments
-        if segments is None or self.recovery_point >= self.log_end_offset:
-            return Flush([], self.log_end_offset)
-        if self._epochs_changed:
-            self._write_epochs()
-        files = [self._disk.open(path) for path in self._unsynced_paths if self._disk.exists(path)]
-        return Flush(files + segments.files_from(self.recovery_point), self.log_end_offset)
-
-    def mark_flushed(self, flush: Flush) -> None:
-        """The files of `flush` are synced."""
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
-        if self._unsynced_paths:
-            synced = {file.path for file in flush.files}
-            self._unsynced_paths = tuple(
-                path for path in self._unsynced_paths if path not in synced and self._disk.exists(path)
-            )
-
-    def close(self, clean: bool = True) -> None:
-        """Gives the descriptors back. A clean close writes what makes the next start quick."""
-        if self._segments is None:
-            return
-        if clean and self.log_end_offset != self._closed_end_offset:
-            self._segments.active.write_indexes()
-            self._write_snapshot(self.log_end_offset)
-            self._closed_end_offset = self.log_end_offset
-        if clean and self._epochs_changed:
-            self._write_epochs()
-        self._segments.close()
-
-    def delete(self) -> str:
-        """Takes the log out of the way for good and returns the path of what is left of it, to be removed."""
-        if self._segments is not None:
-            self.close(clean=False)
-        unique = self.topic_id.hex if self.topic_id is not None else "0" * 32
-        suffix = f".{unique}{_DELETED_DIRECTORY_SUFFIX}"
-        path = self.directory[: _FILE_NAME_MAX - len(suffix)] + suffix
-        if self._disk.exists(self.directory):
-            self._disk.rename(self.directory, path)
-        return path
-
-
-def _check_topic_id(disk: Disk, directory: str, topic_id: UUID) -> None:
-    path = f"{directory}/{PARTITION_METADATA_FILE}"
-    found = parse_partition_metadata(disk.read_file(path), path)
-    if found != topic_id:
-        raise Refused(
-            ErrorCode.inconsistent_topic_id,
-            f"{directory} holds the data of an earlier topic of that name (id {found}, not {topic_id})",
-        )

@@ -72,6 +72,7 @@ class Segment:
         "max_timestamp_offset",
         "offset_max",
         "size",
+        "transactions",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
@@ -92,6 +93,7 @@ class Segment:
         self.indexes: ActiveIndexes | None = None
         self.index_is_full = False
         self._indexed_position = 0
+        self.transactions = TransactionIndex(disk, self._stem + TRANSACTION_INDEX_SUFFIX)
         self._offset_file: File | None = None
         self._time_file: File | None = None
         self.reconfigure(config)
@@ -246,10 +248,6 @@ class Segment:
         except (CorruptRecords, CorruptCompression) as error:
             raise CorruptSegment(self.file, position) from error
         return None
-
-    @property
-    def transactions(self) -> TransactionIndex:
-        return TransactionIndex(self._disk, self._stem + TRANSACTION_INDEX_SUFFIX)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drops the batch that holds `offset` and all after it. The segment is the active one afterwards."""

@@ -22,24 +22,30 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """Nothing in memory: aborts are rare, and so are reads of them. The file is there once an entry is."""
+    """No entries in memory: aborts are rare, and so are reads of them. The file is there once an entry is."""
 
-    __slots__ = ("_disk", "_path")
+    __slots__ = ("_disk", "_is_empty", "_path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
+        # Known to be, so that read-committed fetches need not ask the disk every time.
+        self._is_empty = False
 
     def file(self) -> File:
         return self._disk.open(self._path)
 
     def append(self, aborted: AbortedTransaction) -> None:
+        self._is_empty = False
         self.file().append(ENTRY.pack(_VERSION, *aborted))
 
     def entries(self) -> list[AbortedTransaction]:
+        if self._is_empty:
+            return []
         file = self.file()
         size = file.size() // ENTRY.size * ENTRY.size
         if size == 0:
+            self._is_empty = True
             return []
         return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(file.read(0, size))]
 

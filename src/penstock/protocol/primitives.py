@@ -1,7 +1,10 @@
-"""The few wire primitives that the hand-written codecs share."""
+"""The few wire primitives that all codecs share."""
 
 from penstock.base.ports import Bytes
-from penstock.protocol.messages import Malformed
+
+
+class Malformed(ValueError):
+    """The bytes are not a message of the version they claim to be."""
 
 
 def read_uvarint(data: Bytes, position: int) -> tuple[int, int]:

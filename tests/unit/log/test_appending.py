@@ -1,6 +1,13 @@
 """When a log rolls, what it refuses, and what a refusing disk leaves of it."""
 
 import pytest
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
+from penstock.log.config import LogConfig
+from penstock.log.log import Log
+from penstock.protocol.batch import NO_TIMESTAMP, encode_batch, read_header
+from penstock.testing.sim_disk import SimDisk
 from tests.unit.log.made import (
     DIRECTORY,
     NOW_MS,
@@ -11,13 +18,6 @@ from tests.unit.log.made import (
     open_log,
     read_everything,
 )
-
-from penstock.base.errors import ErrorCode, Refused
-from penstock.base.ports import DiskError
-from penstock.log.config import LogConfig
-from penstock.log.log import Log
-from penstock.protocol.batch import NO_TIMESTAMP, encode_batch, read_header
-from penstock.testing.sim_disk import SimDisk
 
 
 def base_offsets(disk: SimDisk) -> list[int]:

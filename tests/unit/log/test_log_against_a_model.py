@@ -4,6 +4,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskFull
+from penstock.log.config import LogConfig
+from penstock.log.segment import Segment
+from penstock.protocol.batch import read_header
+from penstock.protocol.records import iterate_records
+from penstock.testing.sim_disk import SimDisk
 from tests.unit.log.made import (
     DIRECTORY,
     NOW_MS,
@@ -14,14 +22,6 @@ from tests.unit.log.made import (
     open_log,
     read_everything,
 )
-
-from penstock.base.errors import ErrorCode, Refused
-from penstock.base.ports import DiskFull
-from penstock.log.config import LogConfig
-from penstock.log.segment import Segment
-from penstock.protocol.batch import read_header
-from penstock.protocol.records import iterate_records
-from penstock.testing.sim_disk import SimDisk
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=150, segment_ms=1_000_000, segment_index_bytes=96)
 

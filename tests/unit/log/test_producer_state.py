@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.log.made import NOW_MS, make_batch, make_marker
 
 from penstock.base.errors import ErrorCode
 from penstock.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot, state_from_snapshot
 from penstock.log.producer_state import Duplicate, EndMarker, Producer, ProducerState, read_end_marker
 from penstock.protocol.batch import BatchHeader, read_header
+from tests.unit.log.made import NOW_MS, make_batch, make_marker
 
 SEQUENCE_MAX = 2**31 - 1
 

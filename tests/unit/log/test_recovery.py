@@ -5,6 +5,14 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
+from penstock.log.config import LogConfig
+from penstock.log.log import Log
+from penstock.log.producer_state import ProducerState
+from penstock.protocol.batch import read_header
+from penstock.testing.sim_disk import SimDisk
 from tests.unit.log.made import (
     DIRECTORY,
     NOW_MS,
@@ -16,14 +24,6 @@ from tests.unit.log.made import (
     open_log,
     read_everything,
 )
-
-from penstock.base.errors import ErrorCode, Refused
-from penstock.base.ports import DiskError
-from penstock.log.config import LogConfig
-from penstock.log.log import Log
-from penstock.log.producer_state import ProducerState
-from penstock.protocol.batch import read_header
-from penstock.testing.sim_disk import SimDisk
 
 LOG_PATH = f"{DIRECTORY}/{0:020d}.log"
 SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100)

@@ -1,5 +1,6 @@
 """The hand-written Fetch codec against kio, byte for byte, in every version."""
 
+import contextlib
 import io
 import uuid
 from typing import Any
@@ -170,7 +171,5 @@ def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=80))
 def test_any_bytes_are_a_request_or_malformed(version: int, data: bytes) -> None:
-    try:
+    with contextlib.suppress(Malformed):
         decode_fetch_request(version, memoryview(data), 0)
-    except Malformed:
-        pass

@@ -73,7 +73,7 @@ def _names_to_create(broker: Broker, request: Any, version: int) -> list[str]:
         return []
     if not broker.settings["auto.create.topics.enable"]:
         return []
-    names = {topic.name: None for topic in request.topics}
+    names = {topic.name: None for topic in request.topics if getattr(topic, "topic_id", None) is None}
     return [
         name
         for name in names
@@ -99,12 +99,14 @@ def _topics(
         return [_known(topic, operations, serving) for topic in broker.image.topics.values()]
     answers = []
     for name, topic_id in dict.fromkeys((topic.name, getattr(topic, "topic_id", None)) for topic in request.topics):
-        if name is not None:
-            found = broker.image.topics.get(name)
-            error_code = _why_unknown(name, refusals)
-        elif topic_id is not None and version >= _VERSION_WITH_TOPIC_IDS:
+        # An id decides, whatever name stands beside it: Java's clients send an empty one.
+        if topic_id is not None and version >= _VERSION_WITH_TOPIC_IDS:
+            name = None
             found = broker.image.topics_by_id.get(topic_id)
             error_code = ErrorCode.unknown_topic_id
+        elif name is not None:
+            found = broker.image.topics.get(name)
+            error_code = _why_unknown(name, refusals)
         else:
             found = None
             error_code = ErrorCode.invalid_request

@@ -13,6 +13,9 @@ from penstock.broker.api import Api, Broker, RequestContext
 from penstock.protocol.messages import Struct
 
 _VERSION_MAX = 4
+# Produce is listed from 0 though it is served from 3, as Kafka does (KAFKA-18659): older librdkafkas take a higher
+# minimum for a broker that cannot do compression.
+_LISTED_FROM = {0: 0}
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -25,7 +28,11 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
     image = broker.image
     return Struct(
         api_keys=[
-            Struct(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
+            Struct(
+                api_key=api.key,
+                min_version=_LISTED_FROM.get(api.key, api.version_min),
+                max_version=api.version_max,
+            )
             for api in broker.served_apis
         ],
         supported_features=[

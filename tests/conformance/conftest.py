@@ -1,0 +1,25 @@
+"""Apache Kafka beside our broker, where Java and the jars are there."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.apache_kafka import KafkaNode
+
+from penstock.testing.apache_kafka import kafka_jars
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("java") and kafka_jars() is None:
+        pytest.skip("needs Java 17 and Apache Kafka's jars: run scripts/kafka-jars")
+    if item.get_closest_marker("kcat") and shutil.which("kcat") is None:
+        pytest.skip("needs kcat: apt-get install kcat")
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
+    node = KafkaNode(tmp_path_factory.mktemp("apache-kafka"))
+    try:
+        yield node.start()
+    finally:
+        node.stop()
