@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.node import Node
 
 MakeBroker = Callable[..., Node]

@@ -5,10 +5,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from penstock.testing.apache_kafka import kafka_jars
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import free_port
-
-from penstock.testing.apache_kafka import kafka_jars
 
 START_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60

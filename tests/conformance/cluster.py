@@ -3,6 +3,8 @@
 import uuid
 from typing import Any
 
+from penstock.broker.router import APIS
+from penstock.protocol.messages import Struct
 from tests.conformance.normalise import plain
 from tests.conformance.wire import (
     DESCRIBE_TOPIC_PARTITIONS,
@@ -17,9 +19,6 @@ from tests.conformance.wire import (
     produce_of,
 )
 from tests.e2e.node import wait_until
-
-from penstock.broker.router import APIS
-from penstock.protocol.messages import Struct
 
 CLOSED = "the connection is closed"
 APIS_BY_KEY = {api.key: api for api in APIS}

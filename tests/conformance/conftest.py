@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from tests.conformance.apache_kafka import KafkaNode
 
 from penstock.testing.apache_kafka import kafka_jars
+from tests.conformance.apache_kafka import KafkaNode
+from tests.conformance.java_tools import JavaTools
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -23,3 +24,10 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode
         yield node.start()
     finally:
         node.stop()
+
+
+@pytest.fixture(scope="session")
+def java_tools() -> Iterator[JavaTools]:
+    tools = JavaTools()
+    yield tools
+    tools.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.protocol.batch import LOG_APPEND_TIME, PREFIX_BYTES, read_header
+from penstock.protocol.batch import HEADER_BYTES, LOG_APPEND_TIME, read_header
 from penstock.protocol.records import iterate_records
 
 Difference = tuple[str, Any, Any]
@@ -21,7 +21,7 @@ def plain(message: Any, topic_names: Mapping[uuid.UUID, str]) -> Any:
             for field in dataclasses.fields(message)
         }
     if isinstance(message, tuple):
-        return [plain(item, topic_names) for item in message]
+        return _in_order([plain(item, topic_names) for item in message])
     if isinstance(message, timedelta):
         return round(message.total_seconds() * 1000)
     return message
@@ -38,6 +38,14 @@ def _plain_field(name: str, value: Any, topic_names: Mapping[uuid.UUID, str]) ->
     if name == "topic_id":
         return topic_names.get(value, "an unknown id") if value is not None else None
     return plain(value, topic_names)
+
+
+def _in_order(items: list[Any]) -> list[Any]:
+    """Partitions by their index: Kafka's hash tables have them in any order."""
+    for name in ("partition_index", "index", "partition"):
+        if all(isinstance(item, dict) and name in item for item in items):
+            return sorted(items, key=lambda item: int(item[name]))
+    return items
 
 
 def _presence(word: str) -> Callable[[Any], Any]:
@@ -65,7 +73,7 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "port": _presence("a port"),
     "cluster_id": _presence("an id"),
     "session_id": _presence("an id"),
-    "producer_id": _presence("an id"),
+    "producer_id": lambda producer_id: "an id" if producer_id >= 0 else producer_id,
     "log_dir": _presence("a directory"),
     "total_bytes": _presence("many"),
     "usable_bytes": _presence("many"),
@@ -87,7 +95,7 @@ def describe_batches(data: bytes | None) -> Any:
 def _batches(data: bytes) -> Iterator[Any]:
     position = 0
     while position < len(data):
-        if len(data) - position < PREFIX_BYTES:
+        if len(data) - position < HEADER_BYTES:
             yield "a batch cut short"
             return
         header = read_header(data, position)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+
 from tests.conformance.accepted_differences import is_accepted
 from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.cases import administration, frames, produce, reading

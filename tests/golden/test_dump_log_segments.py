@@ -5,12 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.unit.log.made import DIRECTORY, NOW_MS, append, make_batch, make_marker, open_log
 
 from penstock.broker.ports import RealDisk
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.testing.apache_kafka import kafka_jars
+from tests.unit.log.made import DIRECTORY, NOW_MS, append, make_batch, make_marker, open_log
 
 pytestmark = pytest.mark.java
 

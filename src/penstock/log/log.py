@@ -179,6 +179,7 @@ class Log(StoredLog):
             active.file.append(b"")
         # The state before a segment stands beside it, so that checking it need not look at those before.
         self._write_snapshot(base_offset)
+        self._write_epochs()
         active.seal()
         self._active = Segment(self._disk, self.directory, base_offset, self.config, now_ms)
         self._active.start_empty()
@@ -266,8 +267,8 @@ class Log(StoredLog):
         return self.epochs.latest
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Notes that a leader of that epoch writes from `start_offset` on. Its file is written by `flush` and `close`:
-        what a crash takes of it, recovery reads from the batches again."""
+        """Notes that a leader of that epoch writes from `start_offset` on. The file is written when the segment is
+        sealed and on closing: recovery reads the epochs of the active segment from its batches."""
         if epoch >= 0:
             self.epochs.assign(epoch, start_offset)
         self._latest_epoch = self.epochs.latest

@@ -190,6 +190,15 @@ class Segment:
         self.write_indexes()
         self.indexes = None
 
+    @property
+    def is_small(self) -> bool:
+        """No larger than the distance between two index entries."""
+        return self.size <= self._interval_bytes
+
+    def has_files_beside(self) -> bool:
+        """Whether an index or a producer snapshot was ever written."""
+        return any(self._disk.exists(self._stem + suffix) for suffix in (TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX))
+
     def find(self, offset: int) -> Place | None:
         """The batch that holds `offset`, or the first one beyond it in this segment."""
         return find_batch(self.file, self._lookup(offset), self.size, offset)

@@ -183,8 +183,9 @@ class StoredLog:
         return self._epochs
 
     def _write_epochs(self) -> None:
-        self._write_beside(EPOCHS_FILE, self.epochs.format())
-        self.epochs.has_changed = False
+        if self.epochs.has_changed:
+            self._write_beside(EPOCHS_FILE, self.epochs.format())
+            self.epochs.has_changed = False
 
     def _write_snapshot(self, offset: int) -> None:
         self._write_beside(f"{offset_name(offset)}{SNAPSHOT_SUFFIX}", encode_snapshot(self._producers))
@@ -201,8 +202,6 @@ class StoredLog:
         segments = self._segments
         if segments is None or self.recovery_point >= self.log_end_offset:
             return Flush([], self.log_end_offset)
-        if self.epochs.has_changed:
-            self._write_epochs()
         files = [self._disk.open(path) for path in self._unsynced_paths if self._disk.exists(path)]
         return Flush(files + segments.files_from(self.recovery_point), self.log_end_offset)
 
@@ -217,15 +216,27 @@ class StoredLog:
 
     def close(self, clean: bool = True) -> None:
         """Gives the descriptors back. A clean close writes what makes the next start quick."""
-        if self._segments is None:
+        segments = self._segments
+        if segments is None:
             return
-        if clean and self.log_end_offset != self._closed_end_offset:
-            self._segments.active.write_indexes()
-            self._write_snapshot(self.log_end_offset)
-            self._closed_end_offset = self.log_end_offset
-        if clean and self.epochs.has_changed and not self._is_new:
+        if clean and not self._is_bare(segments):
+            if self.log_end_offset != self._closed_end_offset:
+                segments.active.write_indexes()
+                self._write_snapshot(self.log_end_offset)
+                self._closed_end_offset = self.log_end_offset
             self._write_epochs()
-        self._segments.close()
+        segments.close()
+
+    def _is_bare(self, segments: Segments) -> bool:
+        """Whether the log is so small that reading it is as quick as reading files beside it, and has none yet. Then it
+        gets none: making files is what stopping a node with thousands of hardly used partitions would spend its time
+        on."""
+        return self._is_new or (
+            segments.first is segments.active
+            and segments.active.is_small
+            and not segments.active.has_files_beside()
+            and not self._disk.exists(f"{self.directory}/{EPOCHS_FILE}")
+        )
 
     def delete(self) -> str:
         """Takes the log out of the way for good and returns the path of what is left of it, to be removed."""

@@ -102,10 +102,10 @@ def patch_placement(data: bytearray | memoryview, base_offset: int, leader_epoch
     _PATCH_EPOCH.pack_into(data, 12, leader_epoch)
 
 
-def patch_append_time(data: bytearray | memoryview, attributes: int, append_time_ms: int) -> None:
-    """Stamps the batch with the broker's time; under the CRC, which is made anew."""
-    _PATCH_ATTRIBUTES.pack_into(data, CRC_START, attributes | LOG_APPEND_TIME)
-    _PATCH_MAX_TIMESTAMP.pack_into(data, 35, append_time_ms)
+def patch_times(data: bytearray | memoryview, attributes: int, max_timestamp: int) -> None:
+    """Changes what the batch says of its time; that is under the CRC, which is made anew."""
+    _PATCH_ATTRIBUTES.pack_into(data, CRC_START, attributes)
+    _PATCH_MAX_TIMESTAMP.pack_into(data, 35, max_timestamp)
     _PATCH_CRC.pack_into(data, 17, crc32c(memoryview(data)[CRC_START:]))
 
 

@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+from penstock.protocol.messages import Struct
 from tests.conformance.cases.registry import case
 from tests.conformance.cluster import Cluster, versions_of
 from tests.conformance.normalise import plain
@@ -16,8 +17,6 @@ from tests.conformance.wire import (
     fetch_of,
     list_offsets_of,
 )
-
-from penstock.protocol.messages import Struct
 
 UNKNOWN_ID = uuid.UUID(int=0xABCDEF)
 NOW_MS = 1_700_000_000_000

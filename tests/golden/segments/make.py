@@ -85,7 +85,9 @@ def make_transactions(client: Client) -> None:
 if __name__ == "__main__":
     client: Client = {"bootstrap.servers": sys.argv[1], "linger.ms": 20}
     topics = [NewTopic(name, 1, 1, config=config) for name, config in TOPICS.items()]
-    for created in AdminClient({"bootstrap.servers": sys.argv[1]}).create_topics(topics).values():
+    # Held by name: its answers are lost when the object goes before them.
+    admin = AdminClient({"bootstrap.servers": sys.argv[1]})
+    for created in admin.create_topics(topics).values():
         created.result()
     make_codecs(client)
     make_append_time(client)

@@ -9,8 +9,8 @@ from struct import pack
 
 import pytest
 
-from penstock.broker.connection import Connection, Deferred
 from penstock.base.ports import Slice
+from penstock.broker.connection import Connection, Deferred
 from penstock.broker.ports import RealDisk
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed

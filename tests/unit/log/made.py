@@ -108,6 +108,10 @@ def complaints_about_indexes(disk: Disk) -> list[str]:
         stem = f"{DIRECTORY}/{name.removesuffix('.log')}"
         base_offset = int(name[:20])
         batches = batches_in(data)
+        if not disk.exists(stem + ".index"):
+            # A log that is smaller than the distance between two entries has no files beside it.
+            assert len(file_bytes(disk)) == 1
+            continue
         by_position = dict(batches)
         by_last_offset = {header.last_offset: (position, header) for position, header in batches}
         for relative, position in OFFSET_ENTRY.iter_unpack(disk.read_file(stem + ".index")):

@@ -81,6 +81,22 @@ def test_offsets_too_far_from_the_base_roll_the_segment() -> None:
     assert log.read(1, 100, log.log_end_offset) == log.read(far, 100, log.log_end_offset)
 
 
+def test_offsets_that_jump_in_an_empty_log_leave_an_empty_segment_behind() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    far = 2**31 + 5
+    log.append_as_follower(bytes(make_batch(base_offset=far, leader_epoch=0)), NOW_MS)
+    flush = log.flush()
+    for file in flush.files:
+        file.sync()
+    log.mark_flushed(flush)
+    log.close()
+    for clean in (True, False):
+        log = open_log(disk, clean=clean)
+        assert (log.log_start_offset, log.log_end_offset) == (0, far + 1)
+        assert log.read(0, 100, far + 1) == log.read(far, 100, far + 1)
+
+
 def test_a_batch_larger_than_a_segment_is_refused() -> None:
     log = open_log(SimDisk(), LogConfig(segment_bytes=100))
     with pytest.raises(Refused) as refused:
@@ -185,6 +201,15 @@ def test_truncating_fully_begins_anew_and_survives_a_restart() -> None:
     assert append(log, make_batch()) == 100
 
 
+def test_a_leader_epoch_without_data_needs_no_directory() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    log.assign_epoch(5, 0)
+    assert log.end_offset_for_epoch(5) == (5, 0)
+    log.close()
+    assert disk.list("") == []
+
+
 def test_a_deleted_log_leaves_its_name_free() -> None:
     disk = SimDisk()
     log = open_log(disk)
@@ -219,7 +244,7 @@ def test_only_what_grew_is_synced() -> None:
     log = open_log(disk, LogConfig(segment_bytes=200))
     append(log, make_batch())
     first = log.flush()
-    assert {file.path.split("/")[1] for file in first.files} == {f"{0:020d}.log", "leader-epoch-checkpoint"}
+    assert [file.path for file in first.files] == [f"{DIRECTORY}/{0:020d}.log"]
     append(log, make_batch())
     log.mark_flushed(first)
     assert log.recovery_point == 1
@@ -227,6 +252,13 @@ def test_only_what_grew_is_synced() -> None:
         append(log, make_batch())
     names = {file.path.split("/")[1] for file in log.flush().files}
     zero, two = f"{0:020d}", f"{2:020d}"
-    assert names == {f"{zero}.log", f"{zero}.index", f"{zero}.timeindex", f"{two}.snapshot", f"{two}.log"}
+    assert names == {
+        f"{zero}.log",
+        f"{zero}.index",
+        f"{zero}.timeindex",
+        f"{two}.snapshot",
+        f"{two}.log",
+        "leader-epoch-checkpoint",
+    }
     log.mark_flushed(log.flush())
     assert log.flush().files == []

@@ -160,14 +160,43 @@ def test_a_swap_beside_unfinished_cleaning_is_dropped() -> None:
 
 
 def test_a_clean_start_reads_no_segment() -> None:
-    disk, batches = synced_log(5)
-    open_log(disk, clean=False).close()
+    disk, batches = synced_log(5, LogConfig(index_interval_bytes=100))
+    open_log(disk, LogConfig(index_interval_bytes=100), clean=False).close()
     disk.fail("read", ".log", DiskError("it was to be left alone"))
     log = open_log(disk)
     assert (log.log_start_offset, log.log_end_offset, log.size) == (0, 5, sum(map(len, batches)))
     assert log.read(5, 100, 5) is None
     with pytest.raises(DiskError):
         log.read(0, 100, 5)
+
+
+def test_a_log_of_a_few_batches_speaks_for_itself() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, make_batch([NOW_MS + 5], producer=(7, 0, 0)), leader_epoch=1)
+    append(log, make_batch([NOW_MS], producer=(7, 0, 1)), leader_epoch=2)
+    log.close()
+    assert disk.list(DIRECTORY) == [f"{0:020d}.log"]
+    log = open_log(disk)
+    assert (log.log_end_offset, log.max_timestamp_offset()) == (2, (0, NOW_MS + 5))
+    assert log.epochs.entries() == [(1, 0), (2, 1)]
+    assert len(log.producers.producers[7].batches) == 2
+    assert log.recovery_notes == ()
+
+
+def test_files_beside_a_small_log_are_kept_up_once_they_are_there() -> None:
+    disk = SimDisk()
+    log = open_log(disk, LogConfig(index_interval_bytes=10))
+    append(log, make_batch())
+    log.close()
+    log = open_log(disk)
+    append(log, make_batch([NOW_MS + 5]), leader_epoch=1)
+    log.close()
+    log = open_log(disk)
+    assert (log.log_end_offset, log.max_timestamp_offset()) == (2, (1, NOW_MS + 5))
+    assert log.epochs.entries() == [(0, 0), (1, 1)]
+    assert log.recovery_notes == ()
+    assert complaints_about_indexes(disk) == []
 
 
 def test_a_new_log_makes_no_file_before_the_first_append() -> None:

@@ -9,7 +9,15 @@ from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.partition import Partition
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
-from penstock.protocol.batch import CONTROL, HEADER, TRANSACTIONAL, crc_is_valid, encode_batch, read_header
+from penstock.protocol.batch import (
+    CONTROL,
+    HEADER,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    crc_is_valid,
+    encode_batch,
+    read_header,
+)
 from penstock.protocol.produce import PartitionAnswer
 from penstock.protocol.records import Record, build_batch, iterate_records
 from penstock.testing.sim_disk import SimDisk
@@ -116,8 +124,8 @@ def test_batches_are_stored_as_they_are_but_for_their_place() -> None:
         (rewritten(batch(), record_count=-1), ErrorCode.invalid_record),
         (rewritten(batch(), record_count=3), ErrorCode.invalid_record),
         (rewritten(batch(), last_offset_delta=-1), ErrorCode.invalid_record),
-        (rewritten(batch(), producer_id=5), ErrorCode.invalid_record),
-        (rewritten(batch(), producer_id=-2), ErrorCode.invalid_record),
+        (rewritten(batch(), producer_id=5), ErrorCode.invalid_producer_epoch),
+        (rewritten(batch(), producer_id=5, producer_epoch=0), ErrorCode.invalid_record),
         (batch(timestamp=NOW_MS + 3_600_001), ErrorCode.invalid_timestamp),
         (batch(timestamp=2**62), ErrorCode.invalid_timestamp),
     ],
@@ -227,7 +235,29 @@ def test_an_old_epoch_is_fenced() -> None:
 
 def test_a_transactional_batch_has_no_transaction_to_belong_to() -> None:
     data = rewritten(idempotent(0), attributes=TRANSACTIONAL)
-    assert produce(make(), data).error_code == ErrorCode.invalid_txn_state
+    assert produce(make(), data).error_code == ErrorCode.transactional_id_authorization_failed
+
+
+def test_the_beginning_of_a_second_batch_is_left_out() -> None:
+    partition = make()
+    data = batch()
+    assert not produce(partition, data + batch()[:20]).error_code
+    assert partition.log.size == len(data)
+    assert not produce(partition, batch() + b"123").error_code
+    assert produce(partition, batch() + bytes(30)).error_code == ErrorCode.corrupt_message
+
+
+def test_what_a_client_says_of_append_time_is_taken_back_or_refused() -> None:
+    partition = make()
+    data = rewritten(batch(timestamp=5), attributes=LOG_APPEND_TIME)
+    assert not produce(partition, data).error_code
+    kept = stored(partition)
+    header = read_header(kept)
+    assert crc_is_valid(kept, header)
+    assert (header.attributes, header.max_timestamp) == (0, 5)
+    answer = produce(make(timestamp_type="LogAppendTime"), rewritten(batch(), attributes=LOG_APPEND_TIME))
+    assert answer.error_code == ErrorCode.invalid_timestamp
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
 
 
 def test_a_full_disk_refuses_writes_keeps_reads_and_recovers() -> None:

@@ -42,7 +42,8 @@ def plan_fetch(
             unknown = ErrorCode.unknown_topic_or_partition
             if hosted is None and uses_topic_ids:
                 unknown = ErrorCode.unknown_topic_id
-            answer = PartitionAnswer(request.partition, unknown)
+            # Not null as in other errors, as if nobody had asked: so Kafka answers it.
+            answer = PartitionAnswer(request.partition, unknown, aborted=())
         else:
             answer = read_partition(partition, request, bytes_left, read_committed, at_least_one=not bytes_found)
         if answer.records is not None:
@@ -67,7 +68,9 @@ def read_partition(
         high_watermark = partition.high_watermark
         stable_offset = log.last_stable_offset(high_watermark)
         if request.last_fetched_epoch >= 0:
-            diverging = log.end_offset_for_epoch(request.last_fetched_epoch)
+            diverging = partition.end_offset_for_epoch(request.last_fetched_epoch)
+            if diverging[0] < 0:
+                return PartitionAnswer(index, ErrorCode.offset_out_of_range)
             if diverging[0] < request.last_fetched_epoch or diverging[1] < request.fetch_offset:
                 return PartitionAnswer(
                     index, 0, high_watermark, stable_offset, log.log_start_offset, diverging_epoch=diverging

@@ -119,12 +119,12 @@ class SessionCache:
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             session = None
-            if request.session_epoch == _INITIAL_EPOCH and request.topics:
+            if request.session_epoch == _INITIAL_EPOCH:
                 session = self._new_session(uses_topic_ids, now_ms)
             if session is None:
-                return FetchContext(
-                    [SessionPartition(topic, one) for topic, partitions in request.topics for one in partitions]
-                )
+                once = FetchSession(0, uses_topic_ids, now_ms)
+                once.update(request)
+                return FetchContext(list(once.partitions.values()))
             session.update(request)
             return FetchContext(list(session.partitions.values()), session)
         return self._open_incremental(request, uses_topic_ids, now_ms)

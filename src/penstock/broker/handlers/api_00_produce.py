@@ -53,6 +53,8 @@ def handle_frame(
                 to_sync.append((partition, partition.log.flush()))
             topic_answers.append(answer)
         answers.append((topic, topic_answers))
+    if len(answers) > 1:
+        answers = _merged(answers)
 
     if acks == 0:
         if has_error:
@@ -67,6 +69,14 @@ def _unknown(is_topic_unknown: bool, version: int) -> ErrorCode:
     if is_topic_unknown and version >= TOPIC_IDS_FROM:
         return ErrorCode.unknown_topic_id
     return ErrorCode.unknown_topic_or_partition
+
+
+def _merged(answers: list[TopicAnswer]) -> list[TopicAnswer]:
+    """A topic is answered once, also where the request names it twice."""
+    by_topic: dict[bytes, list[PartitionAnswer]] = {}
+    for topic, partitions in answers:
+        by_topic.setdefault(topic, []).extend(partitions)
+    return list(by_topic.items())
 
 
 def _refuse_all(requested: list[TopicData], code: ErrorCode) -> list[TopicAnswer]:

@@ -38,7 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
     for topic in request.topics:
         hosted = broker.topics_by_name.get(topic.name.encode(), {})
         answers = []
-        for one in topic.partitions:
+        for one in {each.partition_index: each for each in topic.partitions}.values():
             if asked[topic.name, one.partition_index] > 1:
                 answer = Struct(error_code=ErrorCode.invalid_request)
             else:
@@ -63,7 +63,9 @@ def _answer(partition: Partition | None, one: Any, version: int, read_committed:
         if found is None:
             return Struct(timestamp=-1, offset=-1, leader_epoch=-1)
         offset, found_timestamp = found
-        return Struct(timestamp=found_timestamp, offset=offset, leader_epoch=partition.log.epoch_for_offset(offset))
+        # The record with the largest timestamp may be below the log's start by now, where epochs are forgotten.
+        epoch = partition.leader_epoch if timestamp == _MAX_TIMESTAMP else partition.epoch_for_offset(offset)
+        return Struct(timestamp=found_timestamp, offset=offset, leader_epoch=epoch)
     except Refused as problem:
         return Struct(error_code=problem.code)
     except DiskError:

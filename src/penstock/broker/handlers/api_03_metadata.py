@@ -32,13 +32,27 @@ from penstock.cluster.metadata.topics import NewTopic
 from penstock.protocol.messages import Struct
 
 _VERSION_WITH_TOPIC_IDS = 12
+# These have a field for the id, but Kafka has never answered by it.
+_VERSIONS_WITH_USELESS_IDS = (10, 11)
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Struct | Awaitable[Struct]:
+    if context.version in _VERSIONS_WITH_USELESS_IDS and any(
+        topic.topic_id is not None or topic.name is None for topic in request.topics or ()
+    ):
+        return _refuse_ids(request)
     names = _names_to_create(broker, request, context.version)
     if names:
         return _create_and_answer(broker, context, request, names)
     return _answer(broker, context, request, {})
+
+
+def _refuse_ids(request: Any) -> Struct:
+    topics = [
+        Struct(error_code=ErrorCode.invalid_request, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics
+    ]
+    return Struct(topics=topics, controller_id=-1, cluster_id=None)
 
 
 async def _create_and_answer(broker: Broker, context: RequestContext, request: Any, names: Sequence[str]) -> Struct:
@@ -98,10 +112,9 @@ def _topics(
     if _wants_all(request, version):
         return [_known(topic, operations, serving) for topic in broker.image.topics.values()]
     answers = []
-    for name, topic_id in dict.fromkeys((topic.name, getattr(topic, "topic_id", None)) for topic in request.topics):
-        # An id decides, whatever name stands beside it: Java's clients send an empty one.
-        if topic_id is not None and version >= _VERSION_WITH_TOPIC_IDS:
-            name = None
+    answered = set()
+    for name, topic_id in dict.fromkeys(_asked(topic) for topic in request.topics):
+        if topic_id is not None:
             found = broker.image.topics_by_id.get(topic_id)
             error_code = ErrorCode.unknown_topic_id
         elif name is not None:
@@ -111,10 +124,19 @@ def _topics(
             found = None
             error_code = ErrorCode.invalid_request
         if found is not None:
-            answers.append(_known(found, operations, serving))
+            # Once, also when it is asked for both by name and by id.
+            if found.id not in answered:
+                answered.add(found.id)
+                answers.append(_known(found, operations, serving))
         else:
             answers.append(_unknown(error_code, name, topic_id, version))
     return answers
+
+
+def _asked(topic: Any) -> tuple[str | None, uuid.UUID | None]:
+    """An id decides, whatever name stands beside it: Java's clients send an empty one."""
+    topic_id = getattr(topic, "topic_id", None)
+    return (topic.name, None) if topic_id is None else (None, topic_id)
 
 
 def _known(topic: TopicImage, operations: int, serving: frozenset[int]) -> Struct:

@@ -4,8 +4,8 @@ For an idempotent producer (no transactional id): a producer id that nobody was 
 epoch that a client says it has (KIP-360) matter only to transactions; here it gets a new id, as from Kafka.
 
 Not here yet: transactions. A transactional id is answered with COORDINATOR_NOT_AVAILABLE, which clients retry until
-they give up; an empty one with INVALID_REQUEST. Version 6 (two-phase commit, KIP-939), which Kafka 4.3 does not offer by
-default either, comes with them.
+they give up; an empty one with INVALID_REQUEST. Version 6 (two-phase commit, KIP-939), which Kafka 4.3 does not offer
+by default either, comes with them.
 """
 
 from typing import Any

@@ -33,7 +33,7 @@ def _answer(partition: Partition | None, one: Any) -> Struct:
     if epoch_error:
         return Struct(error_code=epoch_error)
     try:
-        epoch, end_offset = partition.log.end_offset_for_epoch(one.leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(one.leader_epoch)
     except DiskError:
         return Struct(error_code=ErrorCode.kafka_storage_error)
     return Struct(leader_epoch=epoch, end_offset=end_offset)

@@ -49,8 +49,9 @@ def _wanted(broker: Broker, asked: Any) -> list[tuple[str, list[Partition]]]:
     wanted = []
     for topic in asked:
         hosted = broker.topics_by_name.get(topic.topic.encode())
-        if hosted is not None:
-            wanted.append((topic.topic, [hosted[index] for index in topic.partitions if index in hosted]))
+        partitions = [] if hosted is None else [hosted[index] for index in topic.partitions if index in hosted]
+        if partitions:
+            wanted.append((topic.topic, partitions))
     return wanted
 
 

@@ -214,19 +214,36 @@ def delete_topics(
     answer: list[DeletedTopic] = []
     names = Counter(name for name, topic_id in requested if name is not None and topic_id is None)
     ids = Counter(topic_id for name, topic_id in requested if name is None and topic_id is not None)
-    for name, topic_id in dict.fromkeys(requested):
+    for name, topic_id in _once_each(image, requested):
         try:
             if not settings["delete.topic.enable"]:
                 raise Refused(ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable).")
+            if name is not None and topic_id is None and names[name] > 1:
+                raise _duplicate_name()
             topic = _topic_to_delete(image, name, topic_id)
             if names[topic.name] + ids[topic.id] > 1:
                 raise _duplicate_name()
         except Refused as refused:
-            answer.append(DeletedTopic(name, topic_id, refused.code, refused.message))
+            known = image.topics.get(name) if name is not None else None
+            shown_id = known.id if known is not None and ids[known.id] else topic_id
+            answer.append(DeletedTopic(name, shown_id, refused.code, refused.message))
         else:
             records.append(RemoveTopicRecord(topic_id=topic.id))
             answer.append(DeletedTopic(topic.name, topic.id))
     return Decision(answer, records)
+
+
+def _once_each(
+    image: MetadataImage, requested: Sequence[tuple[str | None, uuid.UUID | None]]
+) -> list[tuple[str | None, uuid.UUID | None]]:
+    """Without repetitions; a topic that is named both ways is answered under its name alone."""
+    names = {name for name, topic_id in requested if topic_id is None}
+    once = []
+    for name, topic_id in dict.fromkeys(requested):
+        topic = image.topics_by_id.get(topic_id) if name is None and topic_id is not None else None
+        if topic is None or topic.name not in names:
+            once.append((name, topic_id))
+    return once
 
 
 def _topic_to_delete(image: MetadataImage, name: str | None, topic_id: uuid.UUID | None) -> TopicImage:

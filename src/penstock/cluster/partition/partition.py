@@ -11,17 +11,25 @@ from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
-from penstock.cluster.partition.validation import Rejected, check_batch, check_framing, is_plainly_good, must_open
+from penstock.cluster.partition.validation import (
+    NotOneBatch,
+    Rejected,
+    check_batch,
+    cut_to_one_batch,
+    is_plainly_good,
+    must_open,
+    refuse_headless,
+)
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate
 from penstock.protocol.batch import (
     CODEC_MASK,
     HEADER_BYTES,
-    TRANSACTIONAL,
+    LOG_APPEND_TIME,
     BatchHeader,
     encode_batch,
-    patch_append_time,
+    patch_times,
     read_header,
 )
 from penstock.protocol.compression import CODEC_NAMES, GZIP, LZ4, ZSTD, CorruptCompression, compress, decompress
@@ -110,6 +118,18 @@ class Partition:
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, where it ended) of the largest epoch not above `epoch`; (-1, -1) for one that is yet to come. The
+        leader's own epoch ends where the log does, also before its first batch."""
+        if epoch > self.leader_epoch:
+            return -1, -1
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.end_offset_for_epoch(epoch)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        return self.leader_epoch if offset >= self.log.log_end_offset else self.log.epoch_for_offset(offset)
+
     def append(self, data: memoryview | None, acks: int, produce_version: int, now_ms: int) -> PartitionAnswer:
         """Appends one producer's batch, in place in the log's next offsets. `data` is changed (placement, time)."""
         try:
@@ -121,19 +141,23 @@ class Partition:
                     f"{len(self.isr)} replicas are in sync; min.insync.replicas is {self.config.min_insync_replicas}",
                 )
             if data is None or len(data) < HEADER_BYTES:
-                raise Rejected(
-                    ErrorCode.invalid_record, "a Produce request must have exactly one record batch for each partition"
-                )
+                raise refuse_headless(data)
             header = read_header(data)
             if self._must_open or not is_plainly_good(data, header, self.config, now_ms):
-                check_framing(data, header, produce_version)
+                data = cut_to_one_batch(data, header, produce_version)
                 check_batch(data, header, self.config, now_ms)
             return self._append_valid(data, header, now_ms)
         except Refused as problem:
             return PartitionAnswer(self.index, problem.code, error_message=problem.message)
+        except NotOneBatch as problem:
+            return PartitionAnswer(self.index, problem.code, error_message=problem.message)
         except Rejected as problem:
             return PartitionAnswer(
-                self.index, problem.code, record_errors=problem.record_errors, error_message=problem.message
+                self.index,
+                problem.code,
+                log_start_offset=self.log.log_start_offset if problem.code in _TELLS_LOG_START else -1,
+                record_errors=problem.record_errors,
+                error_message=problem.message,
             )
         except DiskError as problem:
             return PartitionAnswer(self.index, ErrorCode.kafka_storage_error, error_message=str(problem))
@@ -142,11 +166,9 @@ class Partition:
         log = self.log
         config = self.config
         if header.producer_id >= 0:
-            if header.attributes & TRANSACTIONAL:
-                raise Rejected(ErrorCode.invalid_txn_state, "there is no transaction that this batch belongs to")
             verdict = log.check_producer(header)
             if type(verdict) is Duplicate:
-                return PartitionAnswer(self.index, 0, verdict.base_offset, -1, log.log_start_offset)
+                return PartitionAnswer(self.index, 0, verdict.base_offset, verdict.timestamp, log.log_start_offset)
             if isinstance(verdict, ErrorCode):
                 raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
         if config.compression_type != "producer":
@@ -154,7 +176,11 @@ class Partition:
         append_time_ms = -1
         if config.timestamp_type == "LogAppendTime":
             append_time_ms = now_ms
-            patch_append_time(data, header.attributes, now_ms)
+            patch_times(data, header.attributes | LOG_APPEND_TIME, now_ms)
+            header = read_header(data)
+        elif header.attributes & LOG_APPEND_TIME:
+            # The client's own time counts here, whatever it says of it.
+            patch_times(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
             header = read_header(data)
         base_offset = log.append(data, header, self.leader_epoch, now_ms)
         if self.append_listeners:
@@ -164,6 +190,15 @@ class Partition:
         return PartitionAnswer(self.index, 0, base_offset, append_time_ms, log.log_start_offset)
 
 
+# Refusals that carry the log start offset, as Kafka's do.
+_TELLS_LOG_START = frozenset(
+    {
+        ErrorCode.invalid_record,
+        ErrorCode.invalid_timestamp,
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+    }
+)
 _SEQUENCE_PROBLEMS = {
     ErrorCode.out_of_order_sequence_number: "the sequence number does not follow the last one of this producer",
     ErrorCode.invalid_producer_epoch: "a newer instance of this producer has taken over",

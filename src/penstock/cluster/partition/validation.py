@@ -15,8 +15,8 @@ from penstock.protocol.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
-    NO_PRODUCER_ID,
     PREFIX_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     crc_is_valid,
 )
@@ -26,6 +26,8 @@ from penstock.protocol.records import CorruptRecords, Record, iterate_records
 
 _ZSTD_FROM_VERSION = 7
 _UNBOUNDED_MS = 2**63 - 1
+# The least that follows the length field of any batch there ever was.
+_LEGACY_BATCH_LENGTH_MIN = 14
 # How far a batch may unpack where it must be opened: against bombs.
 _UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 
@@ -40,9 +42,13 @@ class Rejected(Exception):
         self.record_errors = record_errors
 
 
+class NotOneBatch(Rejected):
+    """What came is not one batch; Kafka says so before it looks at the log."""
+
+
 # Codecs that every Produce version may carry: all but zstd.
 _PLAIN_CODEC_MAX = ZSTD - 1
-_SPECIAL_ATTRIBUTES = LOG_APPEND_TIME | CONTROL
+_SPECIAL_ATTRIBUTES = LOG_APPEND_TIME | CONTROL | TRANSACTIONAL
 
 
 def must_open(config: LogConfig) -> bool:
@@ -62,7 +68,7 @@ def is_plainly_good(data: memoryview, header: BatchHeader, config: LogConfig, no
         and header.base_offset == 0
         and count > 0
         and last_offset_delta == count - 1
-        and (producer_id == NO_PRODUCER_ID or (producer_id >= 0 and header.base_sequence >= 0 and header[10] >= 0))
+        and (producer_id < 0 or (header.base_sequence >= 0 and header.producer_epoch >= 0))
         and batch_length < config.max_message_bytes - PREFIX_BYTES
         and batch_length < config.segment_bytes - PREFIX_BYTES
         and max_timestamp <= now_ms + config.timestamp_after_max_ms
@@ -70,29 +76,51 @@ def is_plainly_good(data: memoryview, header: BatchHeader, config: LogConfig, no
     )
 
 
-def check_framing(data: memoryview, header: BatchHeader, produce_version: int) -> None:
-    """Exactly one whole batch of magic 2."""
+def refuse_headless(data: memoryview | None) -> NotOneBatch:
+    """Why bytes that are too few for a batch header are refused."""
+    if (
+        data is not None
+        and len(data) >= PREFIX_BYTES
+        and int.from_bytes(data[8:12], signed=True) < _LEGACY_BATCH_LENGTH_MIN
+    ):
+        return NotOneBatch(ErrorCode.corrupt_message, "the bytes are no record batch")
+    return NotOneBatch(
+        ErrorCode.invalid_record, "a Produce request must have exactly one record batch for each partition"
+    )
+
+
+def cut_to_one_batch(data: memoryview, header: BatchHeader, produce_version: int) -> memoryview:
+    """The one whole batch of magic 2 that a partition must be sent. What follows it may be the beginning of another one
+    that was cut off, which Kafka leaves out too, but nothing whole."""
     if header.magic != MAGIC:
         if 0 <= header.magic < MAGIC:
-            raise Rejected(ErrorCode.invalid_record, f"record batches must have magic 2, not {header.magic}")
-        raise Rejected(ErrorCode.corrupt_message, f"there is no magic {header.magic}")
+            raise NotOneBatch(ErrorCode.invalid_record, f"record batches must have magic 2, not {header.magic}")
+        raise NotOneBatch(ErrorCode.corrupt_message, f"there is no magic {header.magic}")
     if header.batch_length < HEADER_BYTES - PREFIX_BYTES:
-        raise Rejected(ErrorCode.corrupt_message, f"a batch length of {header.batch_length} is too small")
+        raise NotOneBatch(ErrorCode.corrupt_message, f"a batch length of {header.batch_length} is too small")
     if header.size > len(data):
-        raise Rejected(ErrorCode.invalid_record, "the record batch is cut short")
-    if header.size < len(data):
-        raise Rejected(ErrorCode.invalid_record, "a Produce request may have only one record batch for each partition")
+        raise NotOneBatch(ErrorCode.invalid_record, "the record batch is cut short")
+    rest = data[header.size :]
+    if len(rest) >= PREFIX_BYTES:
+        rest_length = int.from_bytes(rest[8:12], signed=True)
+        if rest_length < _LEGACY_BATCH_LENGTH_MIN or (len(rest) > 16 and rest[16] > MAGIC):
+            raise NotOneBatch(ErrorCode.corrupt_message, "what follows the record batch is no batch")
+        if rest_length + PREFIX_BYTES <= len(rest):
+            raise NotOneBatch(
+                ErrorCode.invalid_record, "a Produce request may have only one record batch for each partition"
+            )
     if header.codec > ZSTD:
-        raise Rejected(ErrorCode.invalid_record, f"there is no compression codec {header.codec}")
+        raise NotOneBatch(ErrorCode.invalid_record, f"there is no compression codec {header.codec}")
     if header.codec == ZSTD and produce_version < _ZSTD_FROM_VERSION:
-        raise Rejected(
+        raise NotOneBatch(
             ErrorCode.unsupported_compression_type, f"zstd needs Produce version {_ZSTD_FROM_VERSION} or later"
         )
+    return data[: header.size]
 
 
 def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """A framed batch against the topic's configuration."""
-    size = header.batch_length + PREFIX_BYTES
+    """A batch of its own against the topic's configuration."""
+    size = header.size
     if size > config.max_message_bytes:
         raise Rejected(
             ErrorCode.message_too_large,
@@ -104,6 +132,10 @@ def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms
         raise Rejected(ErrorCode.invalid_record, f"the base offset must be 0, not {header.base_offset}")
     if size > config.segment_bytes:
         raise Rejected(ErrorCode.record_list_too_large, f"the batch is larger than a segment ({config.segment_bytes})")
+    if header.attributes & TRANSACTIONAL:
+        raise Rejected(
+            ErrorCode.transactional_id_authorization_failed, "there is no transaction that this batch could belong to"
+        )
     if header.attributes & CONTROL:
         raise Rejected(ErrorCode.invalid_record, "clients may not write control records")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -112,21 +144,22 @@ def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms
             f"{header.record_count} records cannot have a last offset delta of {header.last_offset_delta}",
         )
     if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            raise Rejected(ErrorCode.invalid_record, "a batch with a producer id needs a sequence number and an epoch")
-    elif header.producer_id < -1:
-        raise Rejected(ErrorCode.invalid_record, f"there is no producer id {header.producer_id}")
-    if config.timestamp_type == "CreateTime":
-        _check_timestamps(data, header, config, now_ms)
+        if header.producer_epoch < 0:
+            raise Rejected(ErrorCode.invalid_producer_epoch, "a batch with a producer id needs an epoch")
+        if header.base_sequence < 0:
+            raise Rejected(ErrorCode.invalid_record, "a batch with a producer id needs a sequence number")
+    _check_timestamps(data, header, config, now_ms)
     if config.is_compacted:
         _check_keys(data, header)
 
 
 def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    if header.attributes & LOG_APPEND_TIME:
-        raise Rejected(
-            ErrorCode.invalid_timestamp, "only the broker may stamp records with the time of their being appended"
-        )
+    if config.timestamp_type == "LogAppendTime":
+        if header.attributes & LOG_APPEND_TIME:
+            problem = "only the broker stamps records with the time at which they are appended"
+            blamed = tuple(RecordError(position, problem) for position, _ in enumerate(_open(data, header)))
+            raise Rejected(ErrorCode.invalid_timestamp, problem, blamed)
+        return
     latest = now_ms + config.timestamp_after_max_ms
     earliest = now_ms - config.timestamp_before_max_ms
     # The header's base timestamp is the first record's, not the least: with a bound below, look at each one.
@@ -158,5 +191,7 @@ def _check_keys(data: memoryview, header: BatchHeader) -> None:
 def _open(data: memoryview, header: BatchHeader) -> list[Record]:
     try:
         return list(iterate_records(data, header, size_max=_UNPACKED_BYTES_MAX))
-    except (CorruptRecords, CorruptCompression) as problem:
-        raise Rejected(ErrorCode.corrupt_message, f"the records cannot be read: {problem}") from problem
+    except CorruptCompression as problem:
+        raise Rejected(ErrorCode.corrupt_message, f"the batch cannot be unpacked: {problem}") from problem
+    except CorruptRecords as problem:
+        raise Rejected(ErrorCode.invalid_record, f"the records cannot be read: {problem}") from problem

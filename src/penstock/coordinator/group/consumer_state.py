@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import IntEnum
 from functools import partial
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from penstock.coordinator.group.state import PartitionCheck
 EpochPartitions = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with the epoch at which it was assigned. Never holds an empty mapping."""
 
+NO_PARTITIONS: EpochPartitions = MappingProxyType({})
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 NO_EPOCH = -1
@@ -58,8 +60,8 @@ class ConsumerMember(NamedTuple):
     server_assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
     """How it speaks, when it is a member by the classic protocol."""
-    assigned: EpochPartitions = {}
-    revoking: EpochPartitions = {}
+    assigned: EpochPartitions = NO_PARTITIONS
+    revoking: EpochPartitions = NO_PARTITIONS
 
     def at_epoch(self, epoch: int) -> "ConsumerMember":
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
@@ -80,6 +82,12 @@ class ResolvedRegex(NamedTuple):
     topics: frozenset[str]
     topics_version: int
     resolved_ms: int
+
+
+def subscribed_names(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    if member.topic_regex is None or (resolved := regexes.get(member.topic_regex)) is None:
+        return member.topic_names
+    return member.topic_names | resolved.topics if member.topic_names else resolved.topics
 
 
 class ConsumerGroup:
@@ -213,11 +221,6 @@ class ConsumerGroup:
         """Whether the member may have the partition now."""
         owner = self.owners.get(topic_id, {}).get(partition)
         return owner is None or owner == member_id
-
-    def subscribed_names(self, member: ConsumerMember) -> frozenset[str]:
-        if member.topic_regex is None or (resolved := self.regexes.get(member.topic_regex)) is None:
-            return member.topic_names
-        return member.topic_names | resolved.topics if member.topic_names else resolved.topics
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether a partition of its target is still with another member."""

@@ -77,7 +77,7 @@ def _next(member: ConsumerMember, goal: Goal) -> ConsumerMember:
         target = _target_of_topic(goal, topic)
         _put(kept, topic, ((number, epoch) for number, epoch in epochs.items() if number in target))
         _put(revoking, topic, ((number, epoch) for number, epoch in epochs.items() if number not in target))
-    if _owns_any(goal.owned, revoking) if revoking else False:
+    if revoking and _owns_any(goal.owned, revoking):
         return member.at_epoch(member.epoch)._replace(
             state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking
         )

@@ -1,0 +1,114 @@
+"""OffsetCommit and TxnOffsetCommit.
+
+Topics and partitions that are not there are refused one by one. For the others the group says whether it takes commits
+of this member and generation (by KIP-1251 perhaps of some partitions only), and each becomes a record.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from penstock.base.errors import ErrorCode
+from penstock.coordinator.effects import Answer, Append, CoordinatorRecord, Effect
+from penstock.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
+from penstock.coordinator.group.requests import RequestContext, fits_record, instance_id_of, milliseconds
+from penstock.coordinator.group.state import PartitionCheck, ShardState
+from penstock.protocol.messages import Struct
+
+# From here on a commit to a group that is not there is told so, rather than that its generation is wrong.
+_COMMIT_TELLS_NOT_FOUND = 9
+
+
+class OffsetCommits:
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+
+    def offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
+        verdict = self.check(request, context)
+        retention_ms = milliseconds(request.retention_time) if hasattr(request, "retention_time") else -1
+        return self._commit(token, request, verdict, now_ms, -1 if retention_ms == -1 else now_ms + retention_ms)
+
+    def txn_offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
+        """The shell appends the records as part of the transaction of the request's producer."""
+        return self._commit(token, request, self._check_in_transaction(request, context), now_ms, -1)
+
+    def check(self, request: Any, context: RequestContext) -> ErrorCode | PartitionCheck:
+        """What the group says to a commit of this member and generation."""
+        if not fits_record(request.group_id):
+            return ErrorCode.invalid_group_id
+        generation = request.generation_id_or_member_epoch
+        group = self._state.groups.get(request.group_id)
+        if group is None:
+            # Without a generation it is a consumer that only keeps offsets here: replaying them makes its group.
+            if generation < 0:
+                return ErrorCode.none
+            is_told = context.version >= _COMMIT_TELLS_NOT_FOUND
+            return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
+        return group.check_offset_commit(request.member_id, instance_id_of(request), generation, False, context.version)
+
+    def _check_in_transaction(self, request: Any, context: RequestContext) -> ErrorCode | PartitionCheck:
+        if not fits_record(request.group_id):
+            return ErrorCode.invalid_group_id
+        generation = getattr(request, "generation_id", -1)
+        group = self._state.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.none if generation < 0 else ErrorCode.illegal_generation
+        verdict = group.check_offset_commit(
+            getattr(request, "member_id", ""), instance_id_of(request), generation, True, context.version
+        )
+        # Producers know generations only.
+        return ErrorCode.illegal_generation if verdict == ErrorCode.stale_member_epoch else verdict
+
+    def _commit(
+        self, token: int, request: Any, verdict: ErrorCode | PartitionCheck, now_ms: int, expire_ms: int
+    ) -> list[Effect]:
+        records: list[CoordinatorRecord] = []
+        topics = []
+        for topic in request.topics:
+            name, topic_id, error = self._resolve(topic)
+            partition_count = self._state.topics.partition_count(name) or 0
+            answers = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                code = error
+                if not code and not 0 <= index < partition_count:
+                    code = ErrorCode.unknown_topic_or_partition
+                code = code or self._check_partition(verdict, name, partition)
+                if not code:
+                    records.append(_record(request.group_id, name, topic_id, partition, now_ms, expire_ms))
+                answers.append(Struct(partition_index=index, error_code=code))
+            topics.append(Struct(name=name, topic_id=topic_id, partitions=answers))
+        answer = Answer(token, Struct(topics=topics))
+        return [Append(records), answer] if records else [answer]
+
+    def _check_partition(self, verdict: ErrorCode | PartitionCheck, topic: str, partition: Any) -> ErrorCode:
+        code = verdict if isinstance(verdict, ErrorCode) else verdict(topic, partition.partition_index)
+        if code:
+            return code
+        metadata = partition.committed_metadata
+        if metadata is not None and len(metadata) > self._state.settings["offset.metadata.max.bytes"]:
+            return ErrorCode.offset_metadata_too_large
+        return ErrorCode.none
+
+    def _resolve(self, topic: Any) -> tuple[str, UUID | None, ErrorCode]:
+        """(name, id, error) of a topic that the request names one way or the other."""
+        if not hasattr(topic, "name"):
+            name = None if topic.topic_id is None else self._state.topics.topic_name(topic.topic_id)
+            return name or "", topic.topic_id, ErrorCode.none if name is not None else ErrorCode.unknown_topic_id
+        topic_id = self._state.topics.topic_id(topic.name)
+        return topic.name, topic_id, ErrorCode.none if topic_id else ErrorCode.unknown_topic_or_partition
+
+
+def _record(
+    group_id: str, topic: str, topic_id: UUID | None, partition: Any, now_ms: int, expire_ms: int
+) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition.partition_index),
+        OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+            metadata=partition.committed_metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=expire_ms,
+            topic_id=topic_id,
+        ),
+    )
