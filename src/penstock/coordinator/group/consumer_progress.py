@@ -54,6 +54,8 @@ class Progress:
         # When each group's expressions were last matched, and against which topics.
         self._regex_checks: dict[str, tuple[int, int]] = {}
         self._changed_ms: dict[str, int] = {}
+        # When each group is to be worked on next.
+        self._work_at_ms: dict[str, int] = {}
 
     def changed_ms(self, group_id: str) -> int | None:
         """When the group last got a new epoch, as far as this coordinator saw it."""
@@ -64,6 +66,7 @@ class Progress:
         self._regexes.pop(group_id, None)
         self._regex_checks.pop(group_id, None)
         self._changed_ms.pop(group_id, None)
+        self._work_at_ms.pop(group_id, None)
         self._state.timers.cancel(("consumer work", group_id))
 
     def rename(self, group_id: str, old_member_id: str, new_member_id: str) -> None:
@@ -137,10 +140,9 @@ class Progress:
         is_first = group.assignment_epoch <= 0
         if work.assign(None) if is_first else work.assign():
             records, is_done = work.next_records(group, change.members(), now_ms, *((None,) if is_first else ()))
+            step.records.extend(records)
             if is_done:
-                step.records += records
                 return epoch, (work.assignment or {}).get(member.member_id, {})
-            step.records += records
         self._targets[group.group_id] = work
         self.work_at(group.group_id, now_ms)
         return current
@@ -205,6 +207,7 @@ class Progress:
 
     def work_at(self, group_id: str, at_ms: int) -> None:
         """Asks for a tick, then or earlier."""
+        at_ms = self._work_at_ms[group_id] = min(at_ms, self._work_at_ms.get(group_id, at_ms))
         self._state.timers.schedule(("consumer work", group_id), at_ms, lambda now_ms: self._work(group_id, now_ms))
 
     def work_when_due(self, group: ConsumerGroup, now_ms: int) -> None:
@@ -213,6 +216,7 @@ class Progress:
 
     def _work(self, group_id: str, now_ms: int) -> list[Effect]:
         """One slice of what there is to do. One decision a tick: the next one must see this one replayed."""
+        self._work_at_ms.pop(group_id, None)
         group = self._state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             self.forget(group_id)
