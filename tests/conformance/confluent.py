@@ -36,7 +36,7 @@ def make_consumer(node: Node, settings: dict[str, Any] | None = None) -> Consume
     )
 
 
-def send_all(producer: Producer, topic: str, values: Sequence[bytes | None], **options: Any) -> list[Message]:
+def send_all(producer: Producer, topic: str, values: Sequence[bytes | None], **options: Any) -> list[Any]:
     """Sends values and waits; the delivered messages in order. Raises KafkaException for one that was refused."""
     delivered: list[Message] = []
     errors: list[Any] = []
@@ -57,9 +57,9 @@ def send_all(producer: Producer, topic: str, values: Sequence[bytes | None], **o
     return delivered
 
 
-def poll_messages(consumer: Consumer, count: int, seconds_max: float = SECONDS_MAX) -> list[Message]:
+def poll_messages(consumer: Consumer, count: int, seconds_max: float = SECONDS_MAX) -> list[Any]:
     """The next `count` messages. Raises KafkaException."""
-    messages: list[Message] = []
+    messages: list[Any] = []
     deadline_s = time.monotonic() + seconds_max
     while len(messages) < count and time.monotonic() < deadline_s:
         for message in consumer.consume(count - len(messages), timeout=0.5):
@@ -70,9 +70,9 @@ def poll_messages(consumer: Consumer, count: int, seconds_max: float = SECONDS_M
     return messages
 
 
-def read_all(node: Node, topic: str, count: int, partitions: int = 1, **settings: Any) -> list[Message]:
+def read_all(node: Node, topic: str, count: int, partitions: int = 1, settings: Any = None) -> list[Any]:
     """`count` messages from the start."""
-    consumer = make_consumer(node, {"auto.offset.reset": "earliest", **settings})
+    consumer = make_consumer(node, {"auto.offset.reset": "earliest", **(settings or {})})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     try:
         return poll_messages(consumer, count)

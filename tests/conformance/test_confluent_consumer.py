@@ -136,18 +136,18 @@ def test_small_fetch_limits_still_bring_every_record(shared_broker: Node, topic_
     producer = make_producer(shared_broker, {"batch.num.messages": 1})
     send_all(producer, topic_name, values)
     settings = {"fetch.message.max.bytes": 1000, "fetch.max.bytes": 1000, "message.max.bytes": 1000}
-    received = read_all(shared_broker, topic_name, 50, **settings)
+    received = read_all(shared_broker, topic_name, 50, settings=settings)
     assert [message.value() for message in received] == values
 
 
 def test_both_isolation_levels_see_plain_records(shared_broker: Node, hundred: str) -> None:
     for level in ("read_committed", "read_uncommitted"):
-        received = read_all(shared_broker, hundred, 100, **{"isolation.level": level})
+        received = read_all(shared_broker, hundred, 100, settings={"isolation.level": level})
         assert [int(message.value()) for message in received] == list(range(100))
 
 
 def test_a_record_is_read_with_a_checked_crc(shared_broker: Node, hundred: str) -> None:
-    assert len(read_all(shared_broker, hundred, 100, **{"check.crcs": True})) == 100
+    assert len(read_all(shared_broker, hundred, 100, settings={"check.crcs": True})) == 100
 
 
 def test_list_topics_shows_partitions_and_leaders(shared_broker: Node, topic_name: str) -> None:

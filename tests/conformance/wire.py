@@ -2,12 +2,13 @@
 
 import socket
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct as Packer
 from typing import Any
 
+from penstock.protocol.batch import HEADER_BYTES, crc_is_valid, read_header
 from penstock.protocol.messages import Struct, decode, encode, request_entity, response_entity
-from penstock.protocol.records import Record, build_batch
+from penstock.protocol.records import Record, build_batch, iterate_records
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
 DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
@@ -226,6 +227,20 @@ def fetch(wire: Wire, topic: str, offset: int, *, partition: int = 0, **options:
     """One partition's answer of a fetch without a session."""
     answer = wire.ask(FETCH, FETCH_BY_NAME, fetch_of(topic, [(partition, offset)], **options))
     return answer.responses[0].partitions[0]
+
+
+def records_of(data: bytes | None) -> Iterator[Record]:
+    """The records of all whole batches; a batch cut short ends it, as it may in a fetch."""
+    position = 0
+    while data and position + HEADER_BYTES <= len(data):
+        header = read_header(data, position)
+        end = position + header.size
+        if end > len(data):
+            return
+        batch = data[position:end]
+        assert crc_is_valid(batch, header)
+        yield from iterate_records(batch, header)
+        position = end
 
 
 def ping(wire: Wire) -> None:

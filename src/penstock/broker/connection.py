@@ -28,6 +28,7 @@ log = logging.getLogger("penstock.connection")
 
 _SIZE = Struct(">i")
 _BUFFER_BYTES_MIN = 64 * 1024
+_BUFFER_BYTES_BUSY = 1024 * 1024
 _OUT_BYTES_MAX = 8 * 1024 * 1024
 _PENDING_MAX = 256
 # Up to here, copying file bytes next to the headers around them beats a sendfile call of their own.
@@ -205,19 +206,23 @@ class Connection:
 
         The buffer grows as bytes arrive, never to what a frame merely claims to be."""
         left = self._end - self._start
-        capacity = len(self._buffer)
         if not left:
-            if capacity > _BUFFER_BYTES_MIN and self._end < capacity // 4:
-                self._buffer = bytearray(_BUFFER_BYTES_MIN)
             self._start = self._end = 0
             return
+        capacity = len(self._buffer)
         if self._end < capacity and self._start + 4 + size <= capacity:
             return
+        # It was filled: a busy connection gets more room, so that fewer frames have to be moved to the front.
         remaining = self._buffer[self._start : self._end]
-        if 4 + size > capacity and left * 2 > capacity:
+        if self._end * 2 > capacity and (capacity < _BUFFER_BYTES_BUSY or left * 2 > capacity):
             self._buffer = bytearray(min(capacity * 2, self._frame_bytes_max + 4))
         self._buffer[:left] = remaining
         self._start, self._end = 0, left
+
+    def shrink(self) -> None:
+        """Gives back what a busy time has left, when nothing is under way."""
+        if self._start == self._end and len(self._buffer) > _BUFFER_BYTES_MIN:
+            self._buffer = bytearray(_BUFFER_BYTES_MIN)
 
     def _accept(self, result: "Deferred | Iterable[Part]") -> None:
         if type(result) is Deferred:

@@ -43,7 +43,14 @@ class NodeConfig:
 def run(config: NodeConfig, on_ready: Callable[[str], None]) -> None:
     """Serves until SIGINT or SIGTERM. `on_ready` gets `host:port` once clients can connect. Raises StartRefused."""
     try:
-        settings = NodeSettings({**config.overrides, "node.id": str(config.node_id)})
+        settings = NodeSettings(
+            {
+                **config.overrides,
+                "node.id": str(config.node_id),
+                "listeners": f"PLAINTEXT://{config.host}:{config.port}",
+                "log.dirs": os.path.abspath(config.data_directory),
+            }
+        )
         advertised = _advertised(settings)
     except (InvalidSettings, ValueError) as problem:
         raise StartRefused(str(problem)) from problem

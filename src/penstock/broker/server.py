@@ -120,8 +120,11 @@ class Server:
             self._loop.add_reader(self._socket, self._accept_ready)
 
     def _close_idle(self) -> None:
-        oldest = self._loop.time() - self._idle_seconds_max
+        now = self._loop.time()
         for connection in list(self._connections):
-            if connection.last_active < oldest and connection.is_idle:
+            quiet_seconds = now - connection.last_active
+            if quiet_seconds > self._idle_seconds_max and connection.is_idle:
                 connection.close()
+            elif quiet_seconds > _IDLE_SWEEP_SECONDS:
+                connection.shrink()
         self._sweeper = self._loop.call_later(_IDLE_SWEEP_SECONDS, self._close_idle)

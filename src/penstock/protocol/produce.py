@@ -21,6 +21,9 @@ TOPIC_IDS_FROM = 13
 
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _COUNT = Struct(">i")
+# No transactional id, acks, timeout, one more than the number of topics; one more than that of partitions, the first.
+_OPENING = Struct(">BhiB")
+_COUNT_AND_INDEX = Struct(">Bi")
 _LENGTH = Struct(">h")
 _INDEX_AND_SIZE = Struct(">ii")
 _FRAME = Struct(">ii")
@@ -60,8 +63,13 @@ TopicAnswer = tuple[bytes, list[PartitionAnswer]]
 def decode_produce_request(version: int, frame: memoryview, position: int) -> ProduceRequest:
     """Raises Malformed. Bytes behind the request are ignored, as Kafka does."""
     try:
-        read = _read_flexible if version >= FLEXIBLE_FROM else _read_plain
-        request, position = read(version, frame, position)
+        if version >= FLEXIBLE_FROM:
+            single = _read_single(version, frame, position)
+            if single is not None:
+                return single
+            request, position = _read_flexible(version, frame, position)
+        else:
+            request, position = _read_plain(version, frame, position)
     except (error, IndexError, UnicodeDecodeError) as problem:
         raise Malformed(f"Produce: the request is cut short or not text: {problem}") from problem
     if position > len(frame):
@@ -105,8 +113,32 @@ def _read_plain(version: int, frame: memoryview, position: int) -> tuple[Produce
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
+def _read_single(version: int, frame: memoryview, position: int) -> ProduceRequest | None:
+    """Hot: the request that producers send most, for one partition and with no transaction and no tags. None for any
+    other, and for what `_read_flexible` will find to be malformed."""
+    transaction, acks, timeout_ms, topic_count = _OPENING.unpack_from(frame, position)
+    if transaction or topic_count != 2:
+        return None
+    position += 8
+    if version >= TOPIC_IDS_FROM:
+        topic_end = position + 16
+    else:
+        length = frame[position]
+        if not 0 < length < 0x80:
+            return None
+        position += 1
+        topic_end = position + length - 1
+    topic = bytes(frame[position:topic_end])
+    partition_count, index = _COUNT_AND_INDEX.unpack_from(frame, topic_end)
+    size, position = read_uvarint(frame, topic_end + 5)
+    end = position + size - 1
+    if partition_count != 2 or not size or bytes(frame[end : end + 3]) != b"\0\0\0":
+        return None
+    return ProduceRequest(None, acks, timeout_ms, [(topic, [(index, frame[position:end])])])
+
+
 def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
-    # Hot. Short lengths and empty tag sections are one byte each and are read in place; that is most of them.
+    # Warm. Short lengths and empty tag sections are one byte each and are read in place; that is most of them.
     end = len(frame)
     transactional_id = None
     length = frame[position]
@@ -165,9 +197,11 @@ _ANSWER = Struct(">ihqq")
 _ANSWER_5 = Struct(">ihqqq")
 
 
-def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytearray:
+def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytes | bytearray:
     """A whole frame. Leader hints (tagged, 10+) are left out: clients then ask for metadata."""
     if version >= FLEXIBLE_FROM:
+        if len(topics) == 1 and len(topics[0][1]) == 1 and not topics[0][1][0].error_code:
+            return _write_single(version, correlation_id, topics[0][0], topics[0][1][0])
         return _write_flexible(version, correlation_id, topics)
     out = bytearray(8)
     out += _COUNT.pack(len(topics))
@@ -189,6 +223,28 @@ def encode_produce_response(version: int, correlation_id: int, topics: Sequence[
     out += b"\0\0\0\0"
     _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
+
+
+# Size, correlation id, no tags, one topic; then, after its name or id, one partition: its answer, no record errors, no
+# message, no tags, no throttling.
+_SINGLE_HEAD = Struct(">iiBB")
+_SINGLE_TAIL = Struct(">BihqqqBBBBiB")
+_SINGLE_BYTES = _SINGLE_HEAD.size - 4 + _SINGLE_TAIL.size
+
+
+def _write_single(version: int, correlation_id: int, topic: bytes, answer: PartitionAnswer) -> bytes:
+    """Hot: the one good answer to `_read_single`'s request."""
+    name_length = b"" if version >= TOPIC_IDS_FROM else uvarint(len(topic) + 1)
+    size = _SINGLE_BYTES + len(name_length) + len(topic)
+    partition, _, base_offset, append_time_ms, log_start_offset, _, _ = answer
+    return b"".join(
+        (
+            _SINGLE_HEAD.pack(size, correlation_id, 0, 2),
+            name_length,
+            topic,
+            _SINGLE_TAIL.pack(2, partition, 0, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0),
+        )
+    )
 
 
 def _write_flexible(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytearray:

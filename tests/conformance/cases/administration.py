@@ -193,7 +193,7 @@ def create_topics_with_bad_settings(cluster: Cluster) -> Any:
 @case
 def create_topics_with_assignments(cluster: Cluster) -> Any:
     answers = {}
-    for name, assignments, partitions, factor in [
+    kinds: list[tuple[str, list[tuple[int, list[int]]], int, int]] = [
         ("plain", [(0, [1]), (1, [1])], -1, -1),
         ("with counts", [(0, [1])], 1, 1),
         ("gap", [(0, [1]), (2, [1])], -1, -1),
@@ -203,7 +203,8 @@ def create_topics_with_assignments(cluster: Cluster) -> Any:
         ("unknown broker", [(0, [7])], -1, -1),
         ("unequal", [(0, [1]), (1, [1, 2])], -1, -1),
         ("negative", [(-1, [1])], -1, -1),
-    ]:
+    ]
+    for name, assignments, partitions, factor in kinds:
         body = create_topic_of(f"assigned-{name.replace(' ', '-')}", partitions, replication_factor=factor)
         body.topics[0].assignments = [Struct(partition_index=index, broker_ids=ids) for index, ids in assignments]
         answers[name] = created(cluster, body)
@@ -368,7 +369,7 @@ def dynamic_configs(cluster: Cluster, name: str) -> Any:
 def incremental_alter_configs_of_a_topic(cluster: Cluster) -> Any:
     cluster.topic("altered")
     answers: dict[str, Any] = {}
-    for name, changes in {
+    kinds: dict[str, list[tuple[str, int, str | None]]] = {
         "set": [("retention.ms", SET, "1000"), ("cleanup.policy", SET, "compact")],
         "append": [("cleanup.policy", APPEND, "delete")],
         "append again": [("cleanup.policy", APPEND, "delete")],
@@ -384,7 +385,8 @@ def incremental_alter_configs_of_a_topic(cluster: Cluster) -> Any:
         "one key twice": [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
         "no such operation": [("retention.ms", 9, "1")],
         "nothing": [],
-    }.items():
+    }
+    for name, changes in kinds.items():
         answer = cluster.ask_all_versions(INCREMENTAL_ALTER_CONFIGS, incremental_of(TOPIC, "altered", *changes))
         answers[name] = [answer, dynamic_configs(cluster, "altered")]
     return answers
@@ -416,13 +418,14 @@ def incremental_alter_configs_of_what_is_unknown(cluster: Cluster) -> Any:
 def alter_configs_in_every_version(cluster: Cluster) -> Any:
     cluster.topic("replaced", configs={"retention.ms": "5000"})
     answers: dict[str, Any] = {}
-    for name, settings in {
+    kinds: dict[str, dict[str, str | None]] = {
         "replace": {"segment.ms": "60000"},
         "nothing": {},
         "unknown": {"no.such.setting": "1"},
         "bad": {"retention.ms": "soon"},
         "null": {"retention.ms": None},
-    }.items():
+    }
+    for name, settings in kinds.items():
         configs = [Struct(name=key, value=value) for key, value in settings.items()]
         resource = Struct(resource_type=TOPIC, resource_name="replaced", configs=configs)
         answer = cluster.ask_all_versions(ALTER_CONFIGS, Struct(resources=[resource], validate_only=False))

@@ -52,12 +52,12 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
 def _answer(partition: Partition | None, one: Any, version: int, read_committed: bool) -> Struct:
     if partition is None:
         return Struct(error_code=ErrorCode.unknown_topic_or_partition)
-    epoch_error = partition.check_leader_epoch(getattr(one, "current_leader_epoch", -1))
-    if epoch_error:
-        return Struct(error_code=epoch_error)
     timestamp = one.timestamp
     if timestamp < 0 and version < _SPECIAL_FROM.get(timestamp, 1 << 15):
         return Struct(error_code=ErrorCode.unsupported_version)
+    epoch_error = partition.check_leader_epoch(getattr(one, "current_leader_epoch", -1))
+    if epoch_error:
+        return Struct(error_code=epoch_error)
     try:
         found = _find(partition, timestamp, read_committed)
         if found is None:

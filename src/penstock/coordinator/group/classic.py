@@ -127,9 +127,10 @@ class ClassicGroups:
         group = self._find(group_id)
         if group is None:
             is_told = context.version >= _DESCRIBE_TELLS_NOT_FOUND
+            problem = "is not a classic group" if group_id in self._state.groups else "not found"
             return Struct(
                 error_code=ErrorCode.group_id_not_found if is_told else ErrorCode.none,
-                error_message=f"Group {group_id} not found." if is_told else None,
+                error_message=f"Group {group_id} {problem}." if is_told else None,
                 group_id=group_id,
                 group_state="Dead",
                 members=(),
@@ -177,26 +178,6 @@ class ClassicGroups:
             if len(group.members) > self._state.settings["group.max.size"]:
                 effects += self._rebalances.prepare(group, now_ms)
         return effects
-
-    # For groups that change over between the protocols
-
-    def abandon(self, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
-        """Ends all that waits and all timers: the group is about to become something else."""
-        self._rebalances.forget(group)
-        return [
-            answer
-            for member in group.members.values()
-            for answer in fail_waiting(group, member, member.member_id, error)
-        ]
-
-    def take_up(self, group_id: str, now_ms: int) -> list[Effect]:
-        """A group was made by replaying its record while the shard serves: sessions start, and a rebalance."""
-        group = self._find(group_id)
-        if group is None or not group.members:
-            return []
-        for member in group.members.values():
-            self._rebalances.keep_session(group, member, now_ms)
-        return self._rebalances.prepare_or_complete(group, now_ms)
 
     def _find(self, group_id: str) -> ClassicGroup | None:
         group = self._state.groups.get(group_id)

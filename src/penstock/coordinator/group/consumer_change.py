@@ -66,7 +66,14 @@ class Change:
             if topic_id is not None:
                 found = True
                 digest.update(b"%b%d\0%b\0" % (topic_id.bytes, topics.partition_count(name) or 0, name.encode()))
+                for racks in topics.partition_racks(name) if self._has_racks() else ():
+                    digest.update("\0".join(sorted(racks)).encode() + b"\n")
         return int.from_bytes(digest.digest(), signed=True) if found else 0
+
+    def _has_racks(self) -> bool:
+        """Whether some member says where it is: otherwise nobody asks where partitions are."""
+        count = self.group.rack_member_count - sum(member.rack_id is not None for member in self.removed)
+        return count > 0 or (self.added is not None and self.added.rack_id is not None)
 
     def preferred_assignor(self, offered: Sequence[str]) -> str:
         """The one that most members ask for; the first one offered where nobody asks."""
@@ -94,7 +101,10 @@ class Change:
             target = self.group.target_of(member)
             specs[member_id] = MemberSpec(topic_ids, target, member.instance_id, member.rack_id)
         counts: dict[UUID, int] = {}
+        racks: dict[UUID, Sequence[frozenset[str]]] = {}
         for topic_id in frozenset[UUID]().union(*known.values()):
-            name = self.group.topics.topic_name(topic_id)
-            counts[topic_id] = 0 if name is None else self.group.topics.partition_count(name) or 0
-        return GroupSpec(specs, counts, {})
+            name = self.group.topics.topic_name(topic_id) or ""
+            counts[topic_id] = self.group.topics.partition_count(name) or 0
+            if self._has_racks():
+                racks[topic_id] = self.group.topics.partition_racks(name)
+        return GroupSpec(specs, counts, racks)

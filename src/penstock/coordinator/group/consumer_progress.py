@@ -89,7 +89,8 @@ class Progress:
         if step.member != step.old:
             step.records.append(consumer_records.member(group.group_id, step.member))
         has_new_names = step.member.topic_names != step.old.topic_names
-        is_new = has_new_names or regex.needs_new_epoch
+        # No member can be in epoch 0, which stands for joining: a new group leaves it even if it has no topics yet.
+        is_new = has_new_names or regex.needs_new_epoch or group.epoch == 0
         epoch = group.epoch
         if is_new or group.checked_topics_version != topics_version:
             metadata_hash = change.metadata_hash()
@@ -136,7 +137,7 @@ class Progress:
             self.work_at(group.group_id, due_ms)
             return current
         work = TargetWork(epoch, change, self._assignor(change))
-        # A member cannot be in epoch 0: that stands for joining. So the first target is always waited for.
+        # For the same reason the first target is always waited for.
         is_first = group.assignment_epoch <= 0
         if work.assign(None) if is_first else work.assign():
             records, is_done = work.next_records(group, change.members(), now_ms, *((None,) if is_first else ()))
@@ -215,7 +216,7 @@ class Progress:
         self.work_at(group.group_id, max(now_ms, self._target_due_ms(group)))
 
     def _work(self, group_id: str, now_ms: int) -> list[Effect]:
-        """One slice of what there is to do. One decision a tick: the next one must see this one replayed."""
+        """One slice of what there is to do, and a millisecond for others before the next."""
         self._work_at_ms.pop(group_id, None)
         group = self._state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -227,9 +228,9 @@ class Progress:
                 change = Change(group)
                 if self._take_matches(change, regexes, records, now_ms):
                     records.append(self.new_epoch(group, change.metadata_hash(), now_ms))
-            self.work_at(group_id, now_ms)
+            self.work_at(group_id, now_ms + 1)
         elif (target := self._targets.get(group_id)) is not None or (target := self._begin(group, now_ms)) is not None:
-            self.work_at(group_id, now_ms)
+            self.work_at(group_id, now_ms + 1)
             if target.assign():
                 records, is_done = target.next_records(group, group.members, now_ms)
                 if is_done:

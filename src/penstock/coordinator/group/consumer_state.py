@@ -69,6 +69,11 @@ class ConsumerMember(NamedTuple):
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
+    def has_same_partitions(self, other: "ConsumerMember") -> bool:
+        return self.assigned.keys() == other.assigned.keys() and all(
+            numbers.keys() == other.assigned[topic_id].keys() for topic_id, numbers in self.assigned.items()
+        )
+
     def assignment_epoch(self, topic_id: UUID, partition: int) -> int | None:
         for partitions in (self.assigned, self.revoking):
             if (epoch := partitions.get(topic_id, {}).get(partition)) is not None:
@@ -104,6 +109,7 @@ class ConsumerGroup:
         "members",
         "metadata_hash",
         "owners",
+        "rack_member_count",
         "regex_counts",
         "regexes",
         "static_member_ids",
@@ -129,6 +135,7 @@ class ConsumerGroup:
         self.regex_counts: Counter[str] = Counter()
         self.regexes: dict[str, ResolvedRegex] = {}
         self.assignor_counts: Counter[str] = Counter()
+        self.rack_member_count = 0
         self.classic_member_count = 0
         self.classic_protocol_counts: Counter[str] = Counter()
         # Kafka before 4.1 kept the subscribed topics' metadata in a record that is now to be removed.
@@ -279,6 +286,8 @@ class ConsumerGroup:
             _add(self.regex_counts, member.topic_regex, by)
         if member.server_assignor is not None:
             _add(self.assignor_counts, member.server_assignor, by)
+        if member.rack_id is not None:
+            self.rack_member_count += by
         if member.classic is not None:
             self.classic_member_count += by
             for protocol in member.classic.supported_protocols:

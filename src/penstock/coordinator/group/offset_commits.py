@@ -109,6 +109,7 @@ def _record(
             metadata=partition.committed_metadata or "",
             commit_timestamp=now_ms,
             expire_timestamp=expire_ms,
-            topic_id=topic_id,
+            # The one version of the record that keeps an expiration has no room for the id.
+            topic_id=topic_id if expire_ms == -1 else None,
         ),
     )

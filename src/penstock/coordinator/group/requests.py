@@ -1,6 +1,6 @@
 """What comes into a group coordinator besides kio's decoded requests: who asks, which topics there are, settings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -27,6 +27,9 @@ class TopicsView(Protocol):
     def topic_name(self, topic_id: UUID) -> str | None: ...
 
     def names(self) -> Iterable[str]: ...
+
+    def partition_racks(self, topic_name: str) -> Sequence[frozenset[str]]:
+        """The racks where each partition has replicas; empty where brokers name no racks. Asked for often."""
 
 
 class Settings(Protocol):

@@ -31,7 +31,7 @@ class GroupShard:
     def __init__(self, settings: Settings, topics: TopicsView, random: Random) -> None:
         self._state = ShardState(settings, topics, random)
         self._classic = ClassicGroups(self._state)
-        self._consumer = ConsumerGroups(self._state, self._classic)
+        self._consumer = ConsumerGroups(self._state)
         self._store = OffsetStore()
         self._commits = OffsetCommits(self._state)
         self._offsets = Offsets(self._state, self._store)
@@ -123,7 +123,7 @@ class GroupShard:
                 group_id=group.group_id,
                 protocol_type=group.protocol_type_name(),
                 group_state=group.state_name(),
-                group_type=group.kind.capitalize(),
+                group_type=group.kind,
             )
             for group in self._state.groups.values()
             if (not states or group.state_name().lower() in states) and (not types or group.kind in types)

@@ -21,6 +21,7 @@ from penstock.coordinator.group.topic_pattern_syntax import (
     parse,
 )
 
+EXPRESSION_LENGTH_MAX = 8_000
 INSTRUCTIONS_MAX = 10_000
 CACHED_STATES_MAX = 2_000
 STEPS_PER_SLICE = 20_000
@@ -49,6 +50,8 @@ class TopicPattern:
         # Instructions: a set of characters or an assertion, and the places where to go on. No places: the match.
         self._tests: list[int | str | None] = [None]
         self._targets: list[tuple[int, ...]] = [()]
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise PatternError("expression is too large")
         node = parse(expression)
         if _size(node) > INSTRUCTIONS_MAX:
             raise PatternError("expression is too large")
@@ -59,6 +62,7 @@ class TopicPattern:
     def matches(self, name: str) -> bool:
         """Whether the whole name matches."""
         state = self._start
+        self._steps += len(name) + 1
         for character in name:
             try:
                 following = state.edges[character]
@@ -67,7 +71,6 @@ class TopicPattern:
             if following is None:
                 return False
             state = following
-        self._steps += len(name) + 1
         if state.accepts is None:
             state.accepts = 0 in self._closure(state, _END)
         return state.accepts

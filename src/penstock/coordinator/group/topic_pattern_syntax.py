@@ -96,6 +96,7 @@ _UNICODE = {
     "Latin": _UPPER | _LOWER,
     "Common": _DIGIT | _PUNCTUATION,
 }
+_OCTAL = tuple(string.octdigits)
 _CONTROL = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ASSERTIONS = {"A": "start", "z": "end", "b": "boundary", "B": "inside"}
 
@@ -160,6 +161,8 @@ class _Parser:
                 self.position += len(quoted)
                 self._take("\\E")
                 parts.extend(self._literal(character) for character in quoted)
+                if parts:
+                    parts.append(self._repeated(parts.pop()))
                 continue
             part = self._atom(depth)
             if part is not None:
@@ -185,7 +188,7 @@ class _Parser:
                 return Assertion("start")
             case "$":
                 return Assertion("end")
-            case "*" | "+" | "?":
+            case "*" | "+" | "?" | "{" if self._is_repetition():
                 raise PatternError(f"missing argument to repetition operator: {character}")
             case "\\":
                 return self._escape()
@@ -199,6 +202,14 @@ class _Parser:
             self._take("?")
             part, repeated = Repeat(part, *bounds), True
         return part
+
+    def _is_repetition(self) -> bool:
+        """Whether the character taken last begins one."""
+        self.position -= 1
+        start = self.position
+        found = self._repetition() is not None
+        self.position = start + 1
+        return found
 
     def _repetition(self) -> tuple[int, int | None] | None:
         for operator, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
@@ -291,8 +302,9 @@ class _Parser:
             if not digits or len(digits) > 6 or not set(digits) <= set(string.hexdigits):
                 raise PatternError("invalid escape sequence")
             return chr(min(int(digits, 16), 0x10FFFF))
-        if character == "0":
-            digits = "0"
+        if character == "0" or (character in "1234567" and self.text[self.position : self.position + 1] in _OCTAL):
+            # One digit alone, other than 0, would be a backreference.
+            digits = character
             while len(digits) < 3 and not self.at_end() and self.text[self.position] in string.octdigits:
                 digits += self._next()
             return chr(int(digits, 8))

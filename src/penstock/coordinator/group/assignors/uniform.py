@@ -9,10 +9,10 @@ Where subscriptions differ, see `uniform_mixed`.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from uuid import UUID
 
-from penstock.coordinator.group.assignors.spec import STEPS_PER_SLICE, Assigning, GroupSpec, Partitions
+from penstock.coordinator.group.assignors.spec import STEPS_PER_SLICE, Assigning, GroupSpec
 from penstock.coordinator.group.assignors.uniform_mixed import assign_mixed
 
 _Owned = dict[str, dict[UUID, set[int]]]
@@ -73,7 +73,7 @@ def _trimmed(
         if surplus < 0:
             unfilled[member_id] = -surplus
         elif surplus:
-            unassigned.extend(_release(owned[member_id], surplus))
+            unassigned.extend(_release(group, member_id, owned[member_id], surplus))
             steps += surplus
         steps += 1
         if steps >= STEPS_PER_SLICE:
@@ -82,13 +82,31 @@ def _trimmed(
     return unfilled
 
 
-def _release(mine: dict[UUID, set[int]], count: int) -> Iterable[_TopicPartition]:
-    """The highest partitions of the topics the member has most of, so that what it keeps stays spread over topics."""
-    for _ in range(count):
+def _release(
+    group: GroupSpec, member_id: str, mine: dict[UUID, set[int]], count: int
+) -> Generator[_TopicPartition, None, None]:
+    """First what has no replica in the member's rack; then of the topics it has most of, so that it keeps some of each.
+    Of each topic the highest numbers go."""
+    rack = group.members[member_id].rack_id
+    far = [
+        (topic, partition)
+        for topic in sorted(mine)
+        for partition in sorted(mine[topic], reverse=True)
+        if rack is not None and _is_elsewhere(group, topic, partition, rack)
+    ]
+    for topic, partition in far[:count]:
+        mine[topic].remove(partition)
+        yield topic, partition
+    for _ in range(count - len(far)):
         topic = max(mine, key=lambda topic: (len(mine[topic]), topic))
         partition = max(mine[topic])
         mine[topic].remove(partition)
         yield topic, partition
+
+
+def _is_elsewhere(group: GroupSpec, topic: UUID, partition: int, rack: str) -> bool:
+    racks = group.partition_racks.get(topic, ())
+    return partition < len(racks) and bool(racks[partition]) and rack not in racks[partition]
 
 
 def _hand_out(
@@ -135,6 +153,3 @@ def _hand_out_within_racks(
         if step % STEPS_PER_SLICE == 0:
             yield
     return left
-
-
-__all__ = ["Partitions", "assign_uniform"]
