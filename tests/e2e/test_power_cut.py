@@ -5,7 +5,6 @@ file, perhaps with a torn end.
 """
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -54,13 +53,13 @@ def read_values(wire: Wire, topic: str, partition: int = 0) -> Acknowledged:
 
 
 @pytest.fixture
-def node() -> Iterator[SimNode]:
-    node = SimNode().start()
-    yield node
+def node() -> SimNode:
+    """Tests end it themselves: it is not the same node after a power cut."""
+    return SimNode().start()
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_acknowledged_with_acks_all_is_lost_and_the_rest_is_a_prefix(seed: int) -> None:
+def test_nothing_acknowledged_with_acks_all_is_lost_and_offsets_never_mean_something_else(seed: int) -> None:
     chance = random.Random(seed)
     node = SimNode().start()
     partitions = 3
@@ -87,7 +86,7 @@ def test_nothing_acknowledged_with_acks_all_is_lost_and_the_rest_is_a_prefix(see
             for partition in range(partitions):
                 found = read_values(wire, "cut", partition)
                 assert acknowledged[partition].items() <= found.items()
-                assert list(found) == list(range(len(found)))
+                assert list(found) == sorted(found)
                 acknowledged[partition] = found
     node.stop()
 

@@ -11,12 +11,19 @@ from penstock.base.ports import Clock, Disk, DiskError, Random
 from penstock.base.settings import NodeSettings
 from penstock.broker.fetch.sessions import SessionCache
 from penstock.broker.group_commit import GroupCommit
+from penstock.broker.group_coordinator import GroupCoordinator
 from penstock.broker.hosting import Hosting
 from penstock.broker.metadata_log import MetadataLog
 from penstock.cluster.metadata.controller import Controller
 from penstock.cluster.metadata.decision import Decision
 from penstock.cluster.metadata.image import ALL_BROKERS, RESOURCE_BROKER, MetadataImage
-from penstock.cluster.metadata.records import ConfigRecord, MetadataRecord
+from penstock.cluster.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from penstock.cluster.partition.partition import Partition
 from penstock.log.config import LogConfig
 
@@ -55,6 +62,7 @@ class Broker:
         self.hosting = Hosting(disk, clock, self.image, self._topic_config, boot_id)
         self.topics_by_name = self.hosting.by_name
         self.topics_by_id = self.hosting.by_id
+        self.groups = GroupCoordinator(self)
         self.fetch_bytes_max: int = settings["fetch.max.bytes"]
         self.fetch_sessions = SessionCache(
             random,
@@ -84,12 +92,14 @@ class Broker:
                 self.node_id, host, port, self.settings["broker.rack"], self.clock.now_ms()
             )
         )
+        self.groups.start()
         self._checkpoints = asyncio.create_task(self._write_checkpoints())
 
     def stop(self) -> None:
         """A clean end. Nothing may be served any more."""
         if self._checkpoints is not None:
             self._checkpoints.cancel()
+        self.groups.stop()
         self.group_commit.stop()
         self._metadata_log.close()
         self.hosting.close()
@@ -134,6 +144,8 @@ class Broker:
         if isinstance(record, ConfigRecord) and record.resource_type == RESOURCE_BROKER:
             self._use_broker_configs()
         self.hosting.apply(record)
+        if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
+            self.groups.on_topics_changed()
 
     def _use_broker_configs(self) -> None:
         self.settings.use_dynamic(

@@ -6,6 +6,7 @@ The node is its own quorum of one: what is synced here is committed.
 from collections.abc import Iterator, Sequence
 
 from penstock.base.ports import Clock, Disk
+from penstock.broker.log_reader import read_batches
 from penstock.cluster.metadata.records import MetadataRecord, decode_record, encode_record
 from penstock.log.config import LogConfig
 from penstock.log.log import Flush, Log
@@ -15,7 +16,6 @@ from penstock.protocol.records import Record, build_batch, iterate_records
 DIRECTORY = "__cluster_metadata-0"
 TOPIC = "__cluster_metadata"
 _LEADER_EPOCH = 1
-_READ_BYTES = 1 << 20
 
 
 class MetadataLog:
@@ -52,22 +52,11 @@ class MetadataLog:
 
     def records(self) -> Iterator[MetadataRecord]:
         """All of them, from the start."""
-        offset = self._log.log_start_offset
-        while offset < self._log.log_end_offset:
-            found = self._log.read(offset, _READ_BYTES, self._log.log_end_offset, at_least_one=True)
-            assert found is not None
-            data = memoryview(found.file.read(found.position, found.length))
-            position = 0
-            while len(data) - position >= 61:
-                header = read_header(data, position)
-                if position + header.size > len(data):
-                    break
-                if not header.is_control:
-                    for record in iterate_records(data[position : position + header.size], header):
-                        assert record.value is not None
-                        yield decode_record(record.value)
-                offset = header.last_offset + 1
-                position += header.size
+        for header, batch in read_batches(self._log):
+            if not header.is_control:
+                for record in iterate_records(batch, header):
+                    assert record.value is not None
+                    yield decode_record(record.value)
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
         """One batch, so that a decision is kept whole or not at all. Raises DiskError."""

@@ -162,6 +162,15 @@ class Partition:
         except DiskError as problem:
             return PartitionAnswer(self.index, ErrorCode.kafka_storage_error, error_message=str(problem))
 
+    def append_own(self, batch: bytearray, now_ms: int) -> None:
+        """Appends a batch that this node made itself, as a coordinator does. Raises DiskError."""
+        self.log.append(batch, read_header(batch), self.leader_epoch, now_ms)
+        self._tell_listeners(len(batch))
+
+    def _tell_listeners(self, size: int) -> None:
+        for listener in tuple(self.append_listeners or ()):
+            listener(size)
+
     def _append_valid(self, data: memoryview | bytearray, header: BatchHeader, now_ms: int) -> PartitionAnswer:
         log = self.log
         config = self.config
@@ -184,9 +193,7 @@ class Partition:
             header = read_header(data)
         base_offset = log.append(data, header, self.leader_epoch, now_ms)
         if self.append_listeners:
-            size = len(data)
-            for listener in tuple(self.append_listeners):
-                listener(size)
+            self._tell_listeners(len(data))
         return PartitionAnswer(self.index, 0, base_offset, append_time_ms, log.log_start_offset)
 
 

@@ -1,0 +1,23 @@
+"""SyncGroup (key 14), versions 0-5.
+
+The leader brings the assignment, each member gets its own. All answers come together, once the assignment is on the
+disk.
+"""
+
+from typing import Any
+
+from penstock.base.errors import Refused
+from penstock.broker.api import Api, Broker, RequestContext
+from penstock.broker.handlers.group_calls import ask
+from penstock.coordinator.group.shard import GroupShard
+from penstock.protocol.messages import Struct
+
+
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
+    try:
+        return await ask(broker, context, request.group_id, GroupShard.sync_group, request)
+    except Refused as refused:
+        return Struct(error_code=refused.code)
+
+
+API = Api(14, "SyncGroup", 0, 5, handle)

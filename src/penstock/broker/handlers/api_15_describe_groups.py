@@ -1,0 +1,35 @@
+"""DescribeGroups (key 15), versions 0-6.
+
+Classic groups, with their members' metadata and assignments. A group that is not there is dead up to version 5 and
+GROUP_ID_NOT_FOUND from 6 on (KIP-1043).
+"""
+
+from typing import Any
+
+from penstock.broker.api import Api, Broker, RequestContext
+from penstock.broker.handlers.group_calls import ask_each
+from penstock.coordinator.group.shard import GroupShard
+from penstock.protocol.messages import Struct
+
+# KIP-430: read, delete, describe; and Kafka's number for "nobody asked".
+_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+_NOT_ASKED = -(2**31)
+
+
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
+    groups = await ask_each(
+        broker,
+        context,
+        request.groups,
+        GroupShard.describe_groups,
+        share=lambda positions: Struct(groups=[request.groups[position] for position in positions]),
+        refuse=lambda position, code: Struct(group_id=request.groups[position], error_code=code),
+        answers_of=lambda answer: answer.groups,
+    )
+    asked = getattr(request, "include_authorized_operations", False)
+    for group in groups:
+        group.authorized_operations = _GROUP_OPERATIONS if asked else _NOT_ASKED
+    return Struct(groups=groups)
+
+
+API = Api(15, "DescribeGroups", 0, 6, handle)

@@ -1,0 +1,27 @@
+"""ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848).
+
+Groups of the new protocol: epochs, members, what they own and what they are to own.
+"""
+
+from typing import Any
+
+from penstock.broker.api import Api, Broker, RequestContext
+from penstock.broker.handlers.group_calls import ask_each
+from penstock.coordinator.group.shard import GroupShard
+from penstock.protocol.messages import Struct
+
+
+async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
+    groups = await ask_each(
+        broker,
+        context,
+        request.group_ids,
+        GroupShard.consumer_group_describe,
+        share=lambda positions: Struct(group_ids=[request.group_ids[position] for position in positions]),
+        refuse=lambda position, code: Struct(group_id=request.group_ids[position], error_code=code),
+        answers_of=lambda answer: answer.groups,
+    )
+    return Struct(groups=groups)
+
+
+API = Api(69, "ConsumerGroupDescribe", 0, 1, handle)

@@ -1,0 +1,66 @@
+"""How the handlers of group requests reach the coordinator, and how answers of several shards become one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.broker.api import Broker, RequestContext
+from penstock.broker.group_coordinator import ShardRunner
+from penstock.coordinator.effects import Effect
+from penstock.coordinator.group import requests
+from penstock.coordinator.group.shard import GroupShard
+from penstock.protocol.messages import Struct
+
+Method = Callable[[GroupShard, int, Any, requests.RequestContext, int], list[Effect]]
+
+
+def caller(context: RequestContext) -> requests.RequestContext:
+    """The host is written as Kafka's tools show it."""
+    host = context.connection.peer.rpartition(":")[0]
+    return requests.RequestContext(context.version, context.client_id or "", f"/{host}")
+
+
+async def ask(broker: Broker, context: RequestContext, group_id: str, method: Method, request: Any) -> Struct:
+    """The answer of the shard that has the group. Raises Refused."""
+    return await _ask_runner(broker.groups.runner_of(group_id), context, method, request)
+
+
+async def _ask_runner(runner: ShardRunner, context: RequestContext, method: Method, request: Any) -> Struct:
+    who = caller(context)
+    return await runner.handle(lambda shard, token, now_ms: method(shard, token, request, who, now_ms))
+
+
+async def ask_each(
+    broker: Broker,
+    context: RequestContext,
+    group_ids: Sequence[str],
+    method: Method,
+    share: Callable[[list[int]], Any],
+    refuse: Callable[[int, ErrorCode], Struct],
+    answers_of: Callable[[Struct], Sequence[Struct]],
+) -> list[Struct]:
+    """One answer for each of `group_ids`, in their order. `share` makes the request of one shard from the positions of
+    its groups, `refuse` the answer for a group that has no coordinator here, `answers_of` the list in an answer."""
+    results: list[Struct | None] = [None] * len(group_ids)
+    by_runner: dict[ShardRunner, list[int]] = {}
+    for position, group_id in enumerate(group_ids):
+        try:
+            by_runner.setdefault(broker.groups.runner_of(group_id), []).append(position)
+        except Refused as refused:
+            results[position] = refuse(position, refused.code)
+    asked = list(by_runner.items())
+    found = await asyncio.gather(
+        *(_ask_runner(runner, context, method, share(positions)) for runner, positions in asked),
+        return_exceptions=True,
+    )
+    for (_, positions), answer in zip(asked, found, strict=True):
+        if isinstance(answer, Refused):
+            for position in positions:
+                results[position] = refuse(position, answer.code)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            for position, one in zip(positions, answers_of(answer), strict=True):
+                results[position] = one
+    return [result for result in results if result is not None]

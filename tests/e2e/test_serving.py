@@ -1,0 +1,229 @@
+"""What can be seen of a running node: who is woken when, in which order answers come, how it stops and starts."""
+
+import re
+import signal
+import struct
+import threading
+import time
+import uuid
+from typing import Any
+
+import pytest
+
+from penstock.protocol.messages import Struct
+from penstock.protocol.records import Record
+from tests.conformance.wire import (
+    API_VERSIONS,
+    DELETE_TOPICS,
+    FETCH,
+    FETCH_BY_NAME,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    PRODUCE_BY_NAME,
+    Wire,
+    batch_of,
+    correlation_id_of,
+    create_topic,
+    fetch,
+    fetch_of,
+    list_offsets_of,
+    ping,
+    produce,
+    produce_of,
+    records_of,
+)
+from tests.conftest import MakeBroker
+from tests.e2e.node import Node
+
+# Far longer than any test takes: whoever is answered earlier was woken.
+WAIT_MS = 60_000
+
+
+def in_background(work: Any) -> "tuple[threading.Thread, list[Any]]":
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
+    thread.start()
+    return thread, results
+
+
+def test_a_waiting_fetch_is_woken_by_the_append(shared_broker: Node, topic_name: str) -> None:
+    with Wire(shared_broker.port, 90) as reader, Wire(shared_broker.port) as writer:
+        create_topic(writer, topic_name)
+        latencies = []
+        for offset in range(20):
+            thread, results = in_background(
+                lambda offset=offset: fetch(reader, topic_name, offset, min_bytes=1, max_wait_ms=WAIT_MS)
+            )
+            # A round trip on a third connection, so that the fetch is surely waiting.
+            with Wire(shared_broker.port) as other:
+                ping(other)
+            started_s = time.monotonic()
+            produce(writer, topic_name, batch_of([b"%d" % offset]), acks=1)
+            thread.join(30)
+            latencies.append(time.monotonic() - started_s)
+            assert [record.value for record in records_of(results[0].records)] == [b"%d" % offset]
+    assert sorted(latencies)[len(latencies) // 2] < 0.1
+
+
+def test_a_waiting_fetch_is_woken_only_when_there_are_enough_bytes(shared_broker: Node, topic_name: str) -> None:
+    with Wire(shared_broker.port, 90) as reader, Wire(shared_broker.port) as writer:
+        create_topic(writer, topic_name)
+        thread, results = in_background(lambda: fetch(reader, topic_name, 0, min_bytes=1000, max_wait_ms=WAIT_MS))
+        for _ in range(3):
+            produce(writer, topic_name, batch_of([b"x" * 200]), acks=1)
+        assert not results
+        produce(writer, topic_name, batch_of([b"x" * 600]), acks=1)
+        thread.join(30)
+        assert len(list(records_of(results[0].records))) == 4
+
+
+def test_a_waiting_fetch_is_answered_when_its_time_is_up(shared_broker: Node, topic_name: str) -> None:
+    with Wire(shared_broker.port) as wire:
+        create_topic(wire, topic_name)
+        started_s = time.monotonic()
+        answer = fetch(wire, topic_name, 0, min_bytes=1, max_wait_ms=300)
+        waited_s = time.monotonic() - started_s
+    assert answer.records in (None, b"")
+    assert waited_s >= 0.29
+
+
+def test_a_waiting_fetch_learns_that_its_topic_is_deleted(shared_broker: Node, topic_name: str) -> None:
+    with Wire(shared_broker.port, 90) as reader, Wire(shared_broker.port) as writer:
+        create_topic(writer, topic_name)
+        thread, results = in_background(lambda: fetch(reader, topic_name, 0, min_bytes=1, max_wait_ms=WAIT_MS))
+        ping(writer)
+        writer.ask(DELETE_TOPICS, 6, Struct(topics=[Struct(name=topic_name)], timeout=10_000))
+        thread.join(30)
+    assert results[0].error_code.name == "unknown_topic_or_partition"
+
+
+def test_pipelined_requests_are_answered_in_their_order(shared_broker: Node, topic_name: str) -> None:
+    """Some wait for the disk, some for data, some for nothing; answers keep the order all the same."""
+    with Wire(shared_broker.port) as wire:
+        create_topic(wire, topic_name)
+        asked = []
+        for number in range(100):
+            match number % 5:
+                case 0:
+                    body = produce_of(topic_name, [(0, batch_of([b"%d" % number]))], acks=-1)
+                    asked.append(wire.send(PRODUCE, PRODUCE_BY_NAME, body))
+                case 1:
+                    asked.append(wire.send(API_VERSIONS, 0, Struct()))
+                case 2:
+                    body = produce_of(topic_name, [(0, batch_of([b"%d" % number]))], acks=1)
+                    asked.append(wire.send(PRODUCE, PRODUCE_BY_NAME, body))
+                case 3:
+                    body = fetch_of(topic_name, [(0, number // 5 * 2 + 2)], min_bytes=1, max_wait_ms=5)
+                    asked.append(wire.send(FETCH, FETCH_BY_NAME, body))
+                case _:
+                    asked.append(wire.send(LIST_OFFSETS, 7, list_offsets_of(topic_name, [(0, -1)])))
+        assert [correlation_id_of(wire.receive()) for _ in asked] == asked
+        values = [record.value for record in records_of(fetch(wire, topic_name, 0).records)]
+    assert values == [b"%d" % number for number in range(100) if number % 5 in (0, 2)]
+
+
+def test_a_produce_without_acks_that_fails_closes_the_connection(shared_broker: Node, topic_name: str) -> None:
+    with Wire(shared_broker.port) as wire:
+        create_topic(wire, topic_name)
+        wire.send(PRODUCE, PRODUCE_BY_NAME, produce_of(topic_name, [(0, batch_of([b"v"]))], acks=0))
+        ping(wire)
+        damaged = batch_of([b"v"])
+        damaged[-1] ^= 1
+        wire.send(PRODUCE, PRODUCE_BY_NAME, produce_of(topic_name, [(0, damaged)], acks=0))
+        assert wire.is_closed_by_peer()
+    with Wire(shared_broker.port) as wire:
+        assert fetch(wire, topic_name, 0).high_watermark == 1
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_a_clean_stop_leaves_nothing_to_recover(make_broker: MakeBroker, signal_number: int) -> None:
+    node = make_broker()
+    with Wire(node.port) as wire:
+        create_topic(wire, "calm", 3)
+        for partition in range(3):
+            produce(wire, "calm", batch_of([b"v"] * 10), partition=partition, acks=1)
+        # One who waits does not hold it up.
+        wire.send(FETCH, FETCH_BY_NAME, fetch_of("calm", [(0, 10)], min_bytes=1, max_wait_ms=WAIT_MS))
+        node.stop(signal_number)
+    before = len(node.log)
+    node.start()
+    with Wire(node.port) as wire:
+        for partition in range(3):
+            assert fetch(wire, "calm", 0, partition=partition).high_watermark == 10
+    assert "WARNING" not in node.log[before:]
+    assert "ERROR" not in node.log[before:]
+
+
+def test_a_topic_created_anew_under_the_same_name_has_nothing_of_the_old_one(make_broker: MakeBroker) -> None:
+    node = make_broker()
+    old_ids: set[uuid.UUID] = set()
+    with Wire(node.port) as wire:
+        for _ in range(3):
+            topic_id = create_topic(wire, "phoenix", 2)
+            assert topic_id not in old_ids
+            old_ids.add(topic_id)
+            assert fetch(wire, "phoenix", 0).high_watermark == 0
+            assert produce(wire, "phoenix", batch_of([b"old"] * 5)).base_offset == 0
+            wire.ask(DELETE_TOPICS, 6, Struct(topics=[Struct(name="phoenix")], timeout=10_000))
+        create_topic(wire, "phoenix")
+        stale = fetch_of("", [(0, 0)], topic_id=topic_id)
+        (answered,) = wire.ask(FETCH, 16, stale).responses[0].partitions
+        assert answered.error_code.name == "unknown_topic_id"
+    node.kill9()
+    node.start()
+    with Wire(node.port) as wire:
+        assert fetch(wire, "phoenix", 0).high_watermark == 0
+        assert produce(wire, "phoenix", batch_of([b"new"])).base_offset == 0
+
+
+def test_message_max_bytes_of_the_node_is_the_limit_of_its_topics(make_broker: MakeBroker) -> None:
+    node = make_broker("-X", "message.max.bytes=10000")
+    with Wire(node.port) as wire:
+        create_topic(wire, "limited")
+        create_topic(wire, "larger", configs={"max.message.bytes": "30000"})
+        batch = batch_of([bytes(20_000)])
+        assert produce(wire, "limited", batch_of([bytes(9000)])).error_code == 0
+        assert produce(wire, "limited", batch).error_code.name == "message_too_large"
+        assert produce(wire, "larger", batch).error_code == 0
+
+
+def test_automatic_creation_can_be_switched_off(make_broker: MakeBroker) -> None:
+    node = make_broker("-X", "auto.create.topics.enable=false")
+    with Wire(node.port) as wire:
+        asked = Struct(topics=[Struct(name="absent")], allow_auto_topic_creation=True)
+        (topic,) = wire.ask(METADATA, 12, asked).topics
+        assert topic.error_code.name == "unknown_topic_or_partition"
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_a_topic_with_a_codec_of_its_own_recompresses_what_it_is_sent(
+    shared_broker: Node, topic_name: str, codec: str
+) -> None:
+    number_of = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+    with Wire(shared_broker.port) as wire:
+        create_topic(wire, topic_name, configs={"compression.type": codec})
+        values = [b"value " * 100, None, b""]
+        for sent in range(5):
+            assert produce(wire, topic_name, batch_of(values, codec=sent, key=b"k")).error_code == 0
+        data: bytes = fetch(wire, topic_name, 0).records
+    position = 0
+    while position < len(data):
+        (length,) = struct.unpack_from(">i", data, position + 8)
+        (attributes,) = struct.unpack_from(">h", data, position + 21)
+        assert attributes & 7 == number_of[codec]
+        position += 12 + length
+    records: list[Record] = list(records_of(data))
+    assert [record.value for record in records] == values * 5
+    assert {record.key for record in records} == {b"k"}
+
+
+def test_each_malformed_frame_is_one_line_in_the_log(make_broker: MakeBroker) -> None:
+    node = make_broker()
+    for size in (-1, 2**31 - 1):
+        with Wire(node.port) as wire:
+            wire.send_bytes(struct.pack(">i", size))
+            assert wire.is_closed_by_peer()
+    with Wire(node.port) as wire:
+        ping(wire)
+    assert len(re.findall(r"closed 127\.0\.0\.1:\d+: ", node.log)) == 2
