@@ -166,3 +166,16 @@ def test_dump_log_segments_finds_nothing_wrong_with_what_clients_wrote(
     assert len(list(directory.glob("*.log"))) > 1
     printed = java_tools.check_segments(directory)
     assert printed.count("| offset:") == 4000
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_dump_log_segments_sees_the_codec_of_the_topic(
+    shared_broker: Node, java_tools: JavaTools, topic_name: str, codec: str
+) -> None:
+    create(shared_broker, topic_name, configs={"compression.type": codec})
+    server = ("--bootstrap-server", shared_broker.bootstrap, "--topic", topic_name)
+    for sent in ("none", "gzip", "zstd"):
+        java_tools.run(CONSOLE_PRODUCER, *server, "--compression-codec", sent, stdin=b"a line\n" * 50)
+    printed = java_tools.check_segments(shared_broker.directory / f"{topic_name}-0")
+    assert set(re.findall(r"compresscodec: (\w+)", printed)) == {codec}
+    assert printed.count("payload: a line") == 150

@@ -1,7 +1,7 @@
 """No space left: writes get KAFKA_STORAGE_ERROR, reads go on, and all is well when there is space again."""
 
+import contextlib
 import ctypes
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,14 +43,9 @@ def fill(wire: Wire, acks: int) -> int:
 
 def use_up(path: Path) -> None:
     """Takes what space is left, to the last block."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-    try:
-        while os.write(descriptor, bytes(4096)):
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
             pass
-    except OSError as problem:
-        assert problem.errno == errno.ENOSPC
-    finally:
-        os.close(descriptor)
 
 
 def read_all(wire: Wire) -> list[int]:

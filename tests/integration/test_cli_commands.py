@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.conftest import PENSTOCK, Penstock, free_port
 
 from penstock.cli.partitioners import murmur2
+from tests.integration.conftest import PENSTOCK, Penstock, free_port
 
 
 def lines(text: str) -> list[dict[str, Any]]:

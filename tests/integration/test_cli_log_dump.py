@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.integration.conftest import PENSTOCK, start_up, wait_until_ready
 
 

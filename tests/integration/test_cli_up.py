@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+
 from tests.integration.conftest import PENSTOCK, Up, free_port, start_up, wait_until_ready
 
 

@@ -101,8 +101,13 @@ class Broker:
             self._checkpoints.cancel()
         self.groups.stop()
         self.group_commit.stop()
-        self._metadata_log.close()
-        self.hosting.close()
+        is_clean = True
+        try:
+            self._metadata_log.close()
+        except DiskError as problem:
+            log.error("the metadata log could not be closed properly, the next start will check it: %s", problem)
+            is_clean = False
+        self.hosting.close(is_clean=is_clean)
 
     async def _write_checkpoints(self) -> None:
         while True:

@@ -212,18 +212,32 @@ class Hosting:
             self._recovery_points[key] = opened.recovery_point
         await asyncio.to_thread(self._disk.write_file, RECOVERY_POINTS_FILE, format_offsets(self._recovery_points))
 
-    def close(self) -> None:
-        """Leaves everything so that the next start need not look at any log. Blocks: nobody is served any more."""
+    def close(self, *, is_clean: bool) -> None:
+        """Leaves everything so that the next start need not look at any log; if that cannot be done, the next start
+        takes it for a crash. Blocks: nobody is served any more."""
         for partition in self:
             opened = partition.loaded_log
-            if opened is not None:
+            if opened is None:
+                continue
+            try:
                 opened.close()
-                key = (partition.topic, partition.index)
-                self._recovery_points[key] = opened.recovery_point
-                if opened.log_start_offset:
-                    self._log_start_offsets[key] = opened.log_start_offset
+            except DiskError as problem:
+                log.error("%s could not be closed properly, the next start will check it: %s", partition.name, problem)
+                is_clean = False
+            key = (partition.topic, partition.index)
+            self._recovery_points[key] = opened.recovery_point
+            if opened.log_start_offset:
+                self._log_start_offsets[key] = opened.log_start_offset
+        try:
+            self._write_checkpoints(is_clean)
+        except DiskError as problem:
+            log.error("checkpoints could not be written, the next start will check every log: %s", problem)
+
+    def _write_checkpoints(self, is_clean: bool) -> None:
         self._disk.write_file(RECOVERY_POINTS_FILE, format_offsets(self._recovery_points), durable=False)
         self._disk.write_file(LOG_START_OFFSETS_FILE, format_offsets(self._log_start_offsets), durable=False)
+        if not is_clean:
+            return
         marker: dict[str, object] = {"version": 0, "brokerEpoch": -1}
         if self._boot_id is None:
             self._disk.sync_all()

@@ -133,7 +133,7 @@ class Loader:
             segment = self._segments[slot]
             end_offset = max(end_offset, segment.base_offset)
             end_offset, valid_bytes = self._recover_segment(segment, end_offset, producers, epochs)
-            if valid_bytes < segment.size or slot == len(self._segments) - 1:
+            if valid_bytes < segment.size or slot == len(self._segments) - 1 or self._has_hole_after(slot, end_offset):
                 self._cut(segment, valid_bytes, end_offset)
                 self._set_aside_from(slot + 1, end_offset)
                 break
@@ -142,6 +142,11 @@ class Loader:
         self._drop_snapshots_beyond(end_offset)
         epochs.truncate_from_end(end_offset)
         return Loaded(self._segments, end_offset, producers, epochs, self._notes)
+
+    def _has_hole_after(self, slot: int, end_offset: int) -> bool:
+        """A power cut may take the end of a segment, at a batch's edge, and leave the next one. Only compaction leaves
+        holes that are meant."""
+        return not self._config.is_compacted and self._segments[slot + 1].base_offset != end_offset
 
     def _recover_segment(
         self, segment: Segment, next_offset: int, producers: ProducerState, epochs: EpochCache

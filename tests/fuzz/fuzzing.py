@@ -1,0 +1,112 @@
+"""A node that is sent nonsense, and a well-behaved client that watches over it."""
+
+import re
+import socket
+import threading
+import time
+from struct import Struct as Packer
+
+from hypothesis import HealthCheck, settings
+
+from tests.conformance.wire import Wire, ping
+from tests.e2e.node import DEFECTS, Node
+
+MEGABYTE = 1 << 20
+# However long a busy machine may hold up one ping.
+PING_SECONDS_MAX = 2.0
+# Nearly all of them: what an event loop that is never blocked keeps to.
+PING_SECONDS_MOSTLY_MAX = 0.2
+GROWTH_BYTES_MAX = 80 * MEGABYTE
+CLOSE_SECONDS_MAX = 20
+
+_SIZE = Packer(">i")
+
+
+def steady(max_examples: int) -> settings:
+    """The same examples in every run."""
+    return settings(
+        max_examples=max_examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+
+
+class Watcher(threading.Thread):
+    """Another client on a connection of its own, asking all the time. It must never notice anything."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(daemon=True)
+        self.seconds: list[float] = []
+        self.problem: Exception | None = None
+        self._wire = Wire(node.port)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while not self._stopped.wait(0.01):
+                started_s = time.monotonic()
+                ping(self._wire)
+                self.seconds.append(time.monotonic() - started_s)
+        except Exception as problem:  # kept for the test's own thread, which fails with it
+            self.problem = problem
+
+    def finish(self) -> None:
+        self._stopped.set()
+        self.join(30)
+        self._wire.socket.close()
+        assert self.problem is None, self.problem
+        assert self.seconds
+        ordered = sorted(self.seconds)
+        assert ordered[len(ordered) * 95 // 100] < PING_SECONDS_MOSTLY_MAX
+        assert ordered[-1] < PING_SECONDS_MAX
+
+
+class Target:
+    """The node under fire."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._checked_bytes = 0
+
+    def fire(self, *pieces: bytes) -> list[bytes]:
+        """Sends pieces one by one, then nothing more. The whole answers that came until the broker closed."""
+        with socket.create_connection(("127.0.0.1", self.node.port), CLOSE_SECONDS_MAX) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            received = bytearray()
+            try:
+                for piece in pieces:
+                    connection.sendall(piece)
+                connection.shutdown(socket.SHUT_WR)
+                while part := connection.recv(1 << 16):
+                    received += part
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+            except OSError as problem:
+                # A shutdown of what is closed already.
+                assert problem.errno is not None and not isinstance(problem, TimeoutError), (
+                    "neither answered nor closed"
+                )
+        return self._frames(received)
+
+    def _frames(self, received: bytearray) -> list[bytes]:
+        """An answer that the broker's closing cut short does not count; anything that is no answer fails."""
+        frames = []
+        position = 0
+        while position + 4 <= len(received):
+            (size,) = _SIZE.unpack_from(received, position)
+            assert size >= 4, "the broker sent a frame that cannot be one"
+            end = position + 4 + size
+            if end > len(received):
+                break
+            frames.append(bytes(received[position + 4 : end]))
+            position = end
+        return frames
+
+    def check_log(self) -> None:
+        text = self.node.log
+        new, self._checked_bytes = text[self._checked_bytes :], len(text)
+        for defect in DEFECTS:
+            assert defect not in new, new
+        assert not re.search(r"unknown_server_error", new, re.I)
