@@ -81,9 +81,12 @@ def test_offsets_too_far_from_the_base_roll_the_segment() -> None:
     assert log.read(1, 100, log.log_end_offset) == log.read(far, 100, log.log_end_offset)
 
 
-def test_offsets_that_jump_in_an_empty_log_leave_an_empty_segment_behind() -> None:
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+
+
+def test_offsets_that_jump_in_an_empty_compacted_log_leave_an_empty_segment_behind() -> None:
     disk = SimDisk()
-    log = open_log(disk)
+    log = open_log(disk, COMPACTED)
     far = 2**31 + 5
     log.append_as_follower(bytes(make_batch(base_offset=far, leader_epoch=0)), NOW_MS)
     flush = log.flush()
@@ -92,7 +95,7 @@ def test_offsets_that_jump_in_an_empty_log_leave_an_empty_segment_behind() -> No
     log.mark_flushed(flush)
     log.close()
     for clean in (True, False):
-        log = open_log(disk, clean=clean)
+        log = open_log(disk, COMPACTED, clean=clean)
         assert (log.log_start_offset, log.log_end_offset) == (0, far + 1)
         assert log.read(0, 100, far + 1) == log.read(far, 100, far + 1)
 

@@ -327,3 +327,20 @@ def test_producers_after_a_truncation_are_those_of_the_batches_left(batches: lis
     assert described(log.producers) == described(expected.producers)
     assert log.last_stable_offset(end_offset) == expected.last_stable_offset(end_offset)
     assert log.aborted_transactions(0, end_offset) == expected.aborted_transactions(0, end_offset)
+
+
+def test_a_segment_behind_a_hole_is_set_aside() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for _ in range(3):
+        append(log, make_batch())
+    log.roll(NOW_MS)
+    append(log, make_batch())
+    second_base = log.log_end_offset - 1
+    first = disk.open(f"{DIRECTORY}/{0:020d}.log")
+    # A power cut took the last batch of the first segment and nothing else.
+    first.truncate(first.size() * 2 // 3)
+    recovered = open_log(disk, clean=False)
+    assert recovered.log_end_offset == second_base - 1
+    assert any("set aside" in note for note in recovered.recovery_notes)
+    assert append(recovered, make_batch()) == second_base - 1
