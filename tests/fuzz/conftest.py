@@ -31,7 +31,6 @@ def fuzzed_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 @pytest.fixture
 def target(fuzzed_node: Node) -> Iterator[Target]:
     target = Target(fuzzed_node)
-    target.check_log()
     watcher = Watcher(fuzzed_node)
     watcher.start()
     before = fuzzed_node.resident_bytes

@@ -95,7 +95,11 @@ def test_records_sections_of_any_bytes(target: Target, topic: str, records: byte
 
 
 @pytest.mark.parametrize("topic", sorted(TOPICS))
-@pytest.mark.parametrize("data", [None, b"", b"\x00", bytes(11), bytes(60), bytes(61), bytes(1000), b"\xff" * 100])
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", b"\x00", bytes(11), bytes(60), bytes(61), bytes(1000), b"\xff" * 100],
+    ids=lambda data: "null" if data is None else f"{data[:1].hex()}x{len(data)}",
+)
 def test_what_is_no_batch_at_all(target: Target, topic: str, data: bytes | None) -> None:
     assert send(target, topic, data) in ("invalid_record", "corrupt_message")
 

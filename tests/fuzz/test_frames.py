@@ -68,10 +68,8 @@ def mutations(draw: st.DrawFn, payload: bytes, start: int = 0) -> bytes:
 
 
 def valid_payload(api_key: int, version: int) -> bytes:
-    """A request about a topic that is there, where that makes a difference."""
-    body = REQUESTS[api_key]("plain", None)
-    if api_key == DELETE_TOPICS:
-        body = REQUESTS[api_key]("not-there", None)
+    """A request about a topic that is there, where that makes a difference and no harm."""
+    body = REQUESTS[api_key]("not-there" if api_key == DELETE_TOPICS else "plain", None)
     return request_payload(api_key, version, body)
 
 
@@ -205,7 +203,8 @@ def test_reads_and_writes_of_any_topic_and_partition(
         framed(request_payload(PRODUCE, PRODUCE_BY_NAME, producing)),
         PING,
     )
-    assert answers
+    # Without acks a failure closes the connection, and perhaps on what was not read yet.
+    assert len(answers) == 3 or acks == 0
     target.check_log()
 
 

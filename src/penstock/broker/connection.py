@@ -12,6 +12,7 @@ is read from this client, and TCP makes it wait.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -21,6 +22,7 @@ from struct import Struct
 from typing import Any
 
 from penstock.base.ports import DiskError, Slice
+from penstock.broker.sender import Sender, Sent
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
 
@@ -34,6 +36,7 @@ _PENDING_MAX = 256
 # Up to here, copying file bytes next to the headers around them beats a sendfile call of their own.
 _COPY_BYTES_MAX = 32 * 1024
 _GATHER_MAX = 64
+_SENDER_BYTES_MIN = 256 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 
 Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | None"]
@@ -71,12 +74,14 @@ class Connection:
         "_frame_bytes_max",
         "_in_dispatch",
         "_is_reading",
+        "_is_sent_for",
         "_is_writing",
         "_loop",
         "_on_close",
         "_out",
         "_out_bytes",
         "_pending",
+        "_sender",
         "_socket",
         "_start",
         "is_closed",
@@ -93,6 +98,7 @@ class Connection:
         dispatch: Dispatch,
         frame_bytes_max: int,
         on_close: Callable[["Connection"], None],
+        sender: Sender | None = None,
     ) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -101,6 +107,8 @@ class Connection:
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
         self._on_close = on_close
+        self._sender = sender
+        self._is_sent_for = False
         self._buffer = bytearray(_BUFFER_BYTES_MIN)
         self._start = 0
         self._end = 0
@@ -131,7 +139,12 @@ class Connection:
             log.warning("closed %s: %s", self.peer, why)
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        self._socket.close()
+        if self._is_sent_for:
+            # The sender still has the descriptor: it must not be given to somebody else yet.
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._socket.close()
         self._pending.clear()
         self._out.clear()
         for give_up in self.on_closed:
@@ -260,12 +273,17 @@ class Connection:
     def _flush(self) -> None:
         """Sends until all is sent or the socket takes no more."""
         out = self._out
+        if self._is_sent_for:
+            return
         try:
             while out:
-                if type(out[0]) is Slice and out[0].length > _COPY_BYTES_MAX:
-                    self._send_slice(out[0])
-                else:
+                part = out[0]
+                if type(part) is not Slice or part.length <= _COPY_BYTES_MAX:
                     self._send_gathered()
+                elif part.length >= _SENDER_BYTES_MIN and self._hand_to_sender(part):
+                    return
+                else:
+                    self._send_slice(part)
         except (BlockingIOError, InterruptedError):
             if not self._is_writing:
                 self._is_writing = True
@@ -324,6 +342,39 @@ class Connection:
             self._out[0] = Slice(part.file, part.position + sent, part.length - sent)
         else:
             self._out.popleft()
+
+    def _hand_to_sender(self, part: Slice) -> bool:
+        file: Any = part.file
+        if self._sender is None or not self._sender.try_send(
+            self._socket.fileno(), file.fileno(), part.position, part.length, self._sent
+        ):
+            return False
+        self._is_sent_for = True
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._socket)
+        return True
+
+    def _sent(self, sent: Sent) -> None:
+        """The sender is done, with all of the first slice or as much as the socket took."""
+        self._is_sent_for = False
+        if self.is_closed:
+            self._socket.close()
+            return
+        if sent.problem is not None:
+            self.close()
+            return
+        part = self._out[0]
+        assert isinstance(part, Slice)
+        self._out_bytes -= sent.bytes_sent
+        if sent.bytes_sent < part.length:
+            self._out[0] = Slice(part.file, part.position + sent.bytes_sent, part.length - sent.bytes_sent)
+            self._is_writing = True
+            self._loop.add_writer(self._socket, self._flush)
+            self._pause_if_loaded()
+        else:
+            self._out.popleft()
+            self._flush()
 
     def _pause_if_loaded(self) -> None:
         if self._is_reading and (self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX):

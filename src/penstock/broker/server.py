@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 
 from penstock.broker.connection import Connection, Dispatch
+from penstock.broker.sender import Sender
 
 log = logging.getLogger("penstock.server")
 
@@ -32,6 +33,7 @@ class Server:
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max
         self._loop = asyncio.get_running_loop()
+        self._sender = Sender()
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
         self._socket: socket.socket | None = None
@@ -71,6 +73,7 @@ class Server:
             self._sweeper.cancel()
         for connection in list(self._connections):
             connection.close()
+        self._sender.stop()
 
     def _accept_ready(self) -> None:
         assert self._socket is not None
@@ -93,7 +96,12 @@ class Server:
             return
         try:
             connection = Connection(
-                accepted, self._loop, self._dispatch, self._frame_bytes_max, lambda closed: self._forget(closed, ip)
+                accepted,
+                self._loop,
+                self._dispatch,
+                self._frame_bytes_max,
+                lambda closed: self._forget(closed, ip),
+                self._sender,
             )
         except OSError:
             # The peer was gone before it was greeted.

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import typer
 
-from penstock.cli import bench, cluster, config, consume, log_dump, produce, topic, up, version
+from penstock.cli import bench, cluster, config, consume, group, log_dump, produce, sql, topic, up, version
 from penstock.cli.failures import EXIT_FAILED, Failed
 from penstock.cli.printing import note
 
@@ -21,6 +21,8 @@ app.command("up")(up.up)
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(group.app, name="group")
+app.command("sql")(sql.sql)
 cluster.app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")

@@ -44,7 +44,12 @@ class Client(ClassicClient):
 class Groups(RuleBasedStateMachine):
     @initialize(delay_ms=st.sampled_from([0, 3000]))
     def start(self, delay_ms: int) -> None:
-        self.coordinator = Coordinator(group_initial_rebalance_delay_ms=delay_ms, group_max_size=4)
+        self.coordinator = Coordinator(
+            group_initial_rebalance_delay_ms=delay_ms,
+            group_max_size=4,
+            # An empty group without offsets would be forgotten, and a new one of its name begins from the beginning.
+            offsets_retention_check_interval_ms=10**9,
+        )
         self.coordinator.topics.set("t", PARTITIONS)
         self.clients = {name: Client(self.coordinator, name) for name in NAMES}
         self.owners: dict[tuple[int, int], str] = {}

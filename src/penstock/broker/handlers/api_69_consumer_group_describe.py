@@ -1,12 +1,13 @@
 """ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848).
 
-Groups of the new protocol: epochs, members, what they own and what they are to own.
+Groups of the new protocol: epochs, members, what they own and what they are to own. Why a member was last put out
+stands in the error message of a group that has no error; clients that know nothing of it do not look there.
 """
 
 from typing import Any
 
 from penstock.broker.api import Api, Broker, RequestContext
-from penstock.broker.handlers.group_calls import ask_each
+from penstock.broker.handlers.group_calls import ask_each, telling_evictions
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
 
@@ -16,7 +17,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
         broker,
         context,
         request.group_ids,
-        GroupShard.consumer_group_describe,
+        telling_evictions(GroupShard.consumer_group_describe),
         share=lambda positions: Struct(group_ids=[request.group_ids[position] for position in positions]),
         refuse=lambda position, code: Struct(group_id=request.group_ids[position], error_code=code),
         answers_of=lambda answer: answer.groups,

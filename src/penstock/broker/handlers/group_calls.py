@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Broker, RequestContext
 from penstock.broker.group_coordinator import ShardRunner
-from penstock.coordinator.effects import Effect
+from penstock.coordinator.effects import Answer, Effect
 from penstock.coordinator.group import requests
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
@@ -64,3 +65,27 @@ async def ask_each(
             for position, one in zip(positions, answers_of(answer), strict=True):
                 results[position] = one
     return [result for result in results if result is not None]
+
+
+def telling_evictions(describe: Method) -> Method:
+    """Describes groups as `describe` does, and tells of each why it last put a member out: in `error_message`, where
+    Kafka's clients look only if there is an error, and where Kafka has nothing to say if there is none."""
+
+    def described(
+        shard: GroupShard, token: int, request: Any, who: requests.RequestContext, now_ms: int
+    ) -> list[Effect]:
+        effects = describe(shard, token, request, who, now_ms)
+        for answer in effects:
+            if isinstance(answer, Answer):
+                for group in answer.body.groups:
+                    evictions = shard.evictions(group.group_id)
+                    if evictions and not group.error_code:
+                        group.error_message = _sentence_of(evictions[-1])
+        return effects
+
+    return described
+
+
+def _sentence_of(eviction: requests.Eviction) -> str:
+    at = datetime.fromtimestamp(eviction.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return f"member {eviction.member_id} was put out at {at.replace('+00:00', 'Z')}: {eviction.reason}"

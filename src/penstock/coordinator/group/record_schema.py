@@ -81,12 +81,15 @@ def encode_part(part: RecordPart, version: int) -> bytearray:
 def decode_part(cls: Any, version: int, data: Bytes, position: int) -> Any:
     """Raises Malformed."""
     wire = _wire_class(cls, version, version >= cls.__flexible_from__)
-    return _converter(cls)(decode(wire, data, position))
+    part = decode(wire, data, position)
+    return part if wire is cls else _converter(cls)(part)
 
 
 @cache
 def _wire_class(cls: Any, version: int, flexible: bool) -> type:
     """The class with the fields that the version has, for kio's reader and our writer."""
+    if _is_wire_class(cls, version, flexible):
+        return cls  # type: ignore[no-any-return]
     fields: list[Any] = []
     for declared in dataclasses.fields(cls):
         if not declared.metadata["since"] <= version <= declared.metadata["until"]:
@@ -97,6 +100,14 @@ def _wire_class(cls: Any, version: int, flexible: bool) -> type:
     namespace = {"__type__": EntityType.data, "__version__": version, "__flexible__": flexible}
     return dataclasses.make_dataclass(
         f"{cls.__name__}V{version}", fields, frozen=True, slots=True, kw_only=True, namespace=namespace
+    )
+
+
+def _is_wire_class(cls: Any, version: int, flexible: bool) -> bool:
+    """Whether the declared class serves as it is. All keys do, and they are half of what is read while loading."""
+    return getattr(cls, "__flexible__", None) is flexible and all(
+        declared.metadata["since"] <= version <= declared.metadata["until"] and _field_converter(declared.type) is None
+        for declared in dataclasses.fields(cls)
     )
 
 
