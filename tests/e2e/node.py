@@ -135,10 +135,22 @@ class Node:
 
     @property
     def resident_bytes(self) -> int:
+        return self._status_bytes("VmRSS:")
+
+    @property
+    def resident_bytes_peak(self) -> int:
+        """Since it was last forgotten."""
+        return self._status_bytes("VmHWM:")
+
+    def forget_peak(self) -> None:
+        reset_peak = "5"
+        Path(f"/proc/{self.pid}/clear_refs").write_text(reset_peak)
+
+    def _status_bytes(self, field: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024
-        raise AssertionError("no VmRSS")
+        raise AssertionError(f"no {field}")
 
     def open_files(self) -> list[str]:
         paths = []

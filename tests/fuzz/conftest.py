@@ -33,8 +33,9 @@ def target(fuzzed_node: Node) -> Iterator[Target]:
     target = Target(fuzzed_node)
     watcher = Watcher(fuzzed_node)
     watcher.start()
+    fuzzed_node.forget_peak()
     before = fuzzed_node.resident_bytes
     yield target
     watcher.finish()
     target.check_log()
-    assert fuzzed_node.resident_bytes - before < GROWTH_BYTES_MAX
+    assert fuzzed_node.resident_bytes_peak - before < GROWTH_BYTES_MAX

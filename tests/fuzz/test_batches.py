@@ -3,6 +3,7 @@
 import gzip
 import struct
 import zlib
+from functools import cache
 from typing import Any
 
 import lz4.frame
@@ -104,6 +105,7 @@ def test_what_is_no_batch_at_all(target: Target, topic: str, data: bytes | None)
     assert send(target, topic, data) in ("invalid_record", "corrupt_message")
 
 
+@cache
 def bomb(codec: int, unpacked_bytes: int) -> bytes:
     """One record with a value of zeros, packed as well as can be."""
     body = bytearray(1)
@@ -119,9 +121,9 @@ def bomb(codec: int, unpacked_bytes: int) -> bytes:
     section += body + ending
     match codec:
         case 1:
-            return gzip.compress(bytes(section), 9)
+            return gzip.compress(bytes(section), 6)
         case 3:
-            packed: bytes = lz4.frame.compress(bytes(section), compression_level=9)
+            packed: bytes = lz4.frame.compress(bytes(section))
             return packed
         case _:
             return zstandard.ZstdCompressor(level=3).compress(bytes(section))
@@ -133,8 +135,6 @@ def test_decompression_bombs_are_bounded(target: Target, topic: str, codec: int)
     """A small batch that unpacks to a great deal, where the broker has to look inside. Memory is checked afterwards by
     the fixture, and so is the patience of other clients."""
     packed = bomb(codec, 200 * MEGABYTE)
-    if len(packed) > 900_000:
-        packed = bomb(codec, 100 * MEGABYTE)
     batch = encode_batch(packed, record_count=1, attributes=codec, base_timestamp=1, max_timestamp=1)
     assert len(batch) < MEGABYTE
     send(target, topic, batch)

@@ -89,7 +89,7 @@ def parse_topics(texts: Iterable[str]) -> dict[str, list[int] | None]:
 
 
 def parse_offsets(text: str) -> dict[tuple[str, int], int]:
-    """Lines of topic, partition and offset with commas or blanks between them, under a heading of these words or none."""
+    """Lines of topic, partition and offset, commas or blanks between them, under a heading of these words or none."""
     offsets = {}
     for number, line in enumerate(text.splitlines(), start=1):
         fields = re.split(r"[,\s]+", line.strip().strip('"'))

@@ -5,8 +5,6 @@ memory. Everything that does not fit is Malformed.
 """
 
 import dataclasses
-import types
-import typing
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,6 +16,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.protocol.primitives import Malformed, read_uvarint, skip_tagged_fields
+from penstock.protocol.schema import kind_of
 from penstock.protocol.schema_writer import default_of
 
 # From the bytes and a position: the value and the position after it.
@@ -48,7 +47,7 @@ def _entity_reader(entity: type) -> Read:
     flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
     for field in dataclasses.fields(entity):
         tag = field.metadata.get("tag")
-        read, implicit = _field_reader(field, flexible, tag is not None)
+        read, implicit = _field_reader(field, flexible)
         if tag is None:
             plain.append((field.name, read))
         else:
@@ -84,27 +83,20 @@ def _read_tagged(data: bytes, position: int, tagged: dict[int, tuple[str, Read]]
     return end
 
 
-def _field_reader(field: "dataclasses.Field[Any]", flexible: bool, is_tagged: bool) -> tuple[Read, Any]:
+def _field_reader(field: "dataclasses.Field[Any]", flexible: bool) -> tuple[Read, Any]:
     """(reader, implicit default) of one field."""
-    kind: Any = field.type
-    nullable = False
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        nullable = True
-        (kind,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        if dataclasses.is_dataclass(item):
-            read_item = _entity_reader(typing.cast(type, item))
-        else:
-            read_item, _ = _primitive_reader(field.metadata["kafka_type"], flexible, False)
-        # kio's schemas leave out where null is allowed in some arrays; Kafka's readers refuse it nowhere that matters.
-        return _array_reader(read_item, flexible), ()
-    if dataclasses.is_dataclass(kind):
-        read = _entity_reader(typing.cast(type, kind))
-        if is_tagged:
-            return read, None if nullable else default_of(typing.cast(type, kind))
-        return (_nullable_struct(read) if nullable else read), None
-    return _primitive_reader(field.metadata["kafka_type"], flexible, nullable and not is_tagged)
+    kind = kind_of(field)
+    if kind.is_struct:
+        read = _entity_reader(kind.type)
+        if kind.is_array:
+            return _array_reader(read, flexible, kind.is_nullable), ()
+        if kind.is_tagged:
+            return read, None if kind.is_nullable else default_of(kind.type)
+        return (_nullable_struct(read) if kind.is_nullable else read), None
+    if kind.is_array:
+        read, _ = _primitive_reader(field.metadata["kafka_type"], flexible, False)
+        return _array_reader(read, flexible, kind.is_nullable), ()
+    return _primitive_reader(field.metadata["kafka_type"], flexible, kind.is_nullable and not kind.is_tagged)
 
 
 def _primitive_reader(kafka_type: str, flexible: bool, nullable: bool) -> tuple[Read, Any]:
@@ -200,7 +192,7 @@ def _raw_reader(flexible: bool, length_packer: Packer, nullable: bool) -> Read:
     return read
 
 
-def _array_reader(read_item: Read, flexible: bool) -> Read:
+def _array_reader(read_item: Read, flexible: bool, nullable: bool) -> Read:
     def read(data: bytes, position: int) -> tuple[tuple[Any, ...] | None, int]:
         if flexible:
             count, position = read_uvarint(data, position)
@@ -209,8 +201,8 @@ def _array_reader(read_item: Read, flexible: bool) -> Read:
             (count,) = _LENGTH_32.unpack_from(data, position)
             position += 4
         if count < 0:
-            if count != -1:
-                raise Malformed(f"a list cannot have {count} items")
+            if not nullable or count != -1:
+                raise Malformed("a list is null where it may not be")
             return None, position
         # Every item takes a byte at least.
         if count > len(data) - position:

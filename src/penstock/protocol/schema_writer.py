@@ -4,8 +4,6 @@ What is written needs only to have the fields, by kio's names; see `penstock.pro
 """
 
 import dataclasses
-import types
-import typing
 import uuid
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -13,6 +11,7 @@ from struct import Struct as Packer
 from typing import Any
 
 from penstock.base.ports import Bytes
+from penstock.protocol.schema import kind_of
 
 Write = Callable[[bytearray, Any], None]
 
@@ -25,7 +24,7 @@ def writer(entity: type) -> Write:
     flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
     for field in dataclasses.fields(entity):
         tag = field.metadata.get("tag")
-        write, implicit = _field_writer(field, flexible, tag is not None)
+        write, implicit = _field_writer(field, flexible)
         default = implicit if field.default is dataclasses.MISSING else _plain(field.default)
         if tag is None:
             plain.append((field.name, default, write))
@@ -61,7 +60,7 @@ def default_of(entity: type) -> Any:
     """What Kafka takes a tagged struct for that is not sent: each of its fields at its default."""
     values = {}
     for field in dataclasses.fields(entity):
-        _, implicit = _field_writer(field, True, "tag" in field.metadata)
+        _, implicit = _field_writer(field, True)
         values[field.name] = implicit if field.default is dataclasses.MISSING else field.default
     return entity(**values)
 
@@ -75,26 +74,20 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _field_writer(field: "dataclasses.Field[Any]", flexible: bool, is_tagged: bool) -> tuple[Write, Any]:
+def _field_writer(field: "dataclasses.Field[Any]", flexible: bool) -> tuple[Write, Any]:
     """(writer, implicit default) of one field."""
-    kind: Any = field.type
-    nullable = False
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        nullable = True
-        (kind,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        if dataclasses.is_dataclass(item):
-            write_item: Write = writer(typing.cast(type, item))
-        else:
-            write_item, _ = _primitive_writer(field.metadata["kafka_type"], flexible, False)
-        return _array_writer(write_item, flexible), None if nullable else ()
-    if dataclasses.is_dataclass(kind):
-        write = writer(typing.cast(type, kind))
-        if is_tagged:
-            return write, default_of(typing.cast(type, kind))
-        return (_nullable_struct(write) if nullable else write), None
-    return _primitive_writer(field.metadata["kafka_type"], flexible, nullable)
+    kind = kind_of(field)
+    if kind.is_struct:
+        write = writer(kind.type)
+        if kind.is_array:
+            return _array_writer(write, flexible), None if kind.is_nullable else ()
+        if kind.is_tagged:
+            return write, default_of(kind.type)
+        return (_nullable_struct(write) if kind.is_nullable else write), None
+    if kind.is_array:
+        write, _ = _primitive_writer(field.metadata["kafka_type"], flexible, False)
+        return _array_writer(write, flexible), None if kind.is_nullable else ()
+    return _primitive_writer(field.metadata["kafka_type"], flexible, kind.is_nullable)
 
 
 def _primitive_writer(kafka_type: str, flexible: bool, nullable: bool) -> tuple[Write, Any]:

@@ -104,6 +104,15 @@ def produce_without_topics(cluster: Cluster) -> Any:
 
 
 @case
+def produce_topics_without_partitions(cluster: Cluster) -> Any:
+    topic_id = cluster.topic("produce-no-partitions")
+    return [
+        cluster.ask_all_versions(PRODUCE, produce_of(name, [], topic_id=topic_id))
+        for name in ("produce-no-partitions", "nowhere")
+    ]
+
+
+@case
 def produce_with_a_topic_twice(cluster: Cluster) -> Any:
     cluster.topic("produce-twice", 2)
     body = produce_of("produce-twice", [(0, batch_of([b"a"]))], acks=1)

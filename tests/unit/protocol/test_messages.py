@@ -84,3 +84,9 @@ def test_tagged_fields_that_we_do_not_know_are_skipped_in_any_order() -> None:
     decode(request_entity(60, 1), whole[:-1] + bytes.fromhex("02 05 01 aa 05 01 bb"))
     with pytest.raises(Malformed):
         decode(request_entity(60, 1), whole[:-1] + bytes.fromhex("01 05 7f aa"))
+
+
+@pytest.mark.parametrize(("version", "null"), [(2, "ffffffff"), (7, "00")])
+def test_a_list_that_may_not_be_null_is_malformed_when_it_is(version: int, null: str) -> None:
+    with pytest.raises(Malformed, match="null"):
+        decode(request_entity(19, version), bytes.fromhex(null) + bytes(6))
