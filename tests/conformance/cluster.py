@@ -8,6 +8,7 @@ from penstock.protocol.messages import Struct
 from tests.conformance.normalise import plain
 from tests.conformance.wire import (
     DESCRIBE_TOPIC_PARTITIONS,
+    INIT_PRODUCER_ID,
     LIST_OFFSETS,
     PRODUCE,
     PRODUCE_BY_NAME,
@@ -71,6 +72,20 @@ class Cluster:
             return bool(topic.error_code != 0)
 
         wait_until(is_gone, f"{name} is gone")
+
+    def new_producer(self) -> int:
+        """A producer id. Kafka fetches its first block of them when somebody asks, and has none until then."""
+        given: list[int] = []
+
+        def is_given() -> bool:
+            asked = Struct(transactional_id=None, transaction_timeout=1000)
+            answer = self.wire.ask(INIT_PRODUCER_ID, 4, asked)
+            if answer.error_code == 0:
+                given.append(answer.producer_id)
+            return bool(given)
+
+        wait_until(is_given, "a producer id is given")
+        return given[0]
 
     def fill(self, topic: str, *batches: bytes | bytearray, partition: int = 0) -> None:
         for batch in batches:

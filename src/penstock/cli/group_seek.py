@@ -152,34 +152,39 @@ def _partitions(
     chosen: Mapping[str, list[int] | None],
     committed: Mapping[tuple[str, int], int],
 ) -> list[tuple[str, int]]:
-    """Those that were named; else those of the file; else those that the group has been reading."""
-    existing = {topic: cluster.partitions_of(topic) for topic in chosen}
-    for topic, numbers in chosen.items():
-        missing = sorted(set(numbers or ()) - set(existing[topic]))
-        if missing:
-            raise Failed(f"'{topic}' has no partition {missing[0]}; it has {len(existing[topic])}")
-    named = {(topic, number) for topic, numbers in chosen.items() for number in numbers or existing[topic]}
+    """Those that were named; of a file, those in it; else those that the group has been reading."""
+    topics = cluster.topics()
+    named = {
+        (topic, number)
+        for topic, numbers in chosen.items()
+        for number in (cluster.partitions_of(topic) if numbers is None else numbers)
+    }
     if not isinstance(destination, Target):
-        wanted = {key for key in destination if key in named} if chosen else set(destination)
-        for topic, number in sorted(wanted):
-            if number not in cluster.partitions_of(topic):
-                raise Failed(f"'{topic}' has no partition {number}")
+        wanted = named & destination.keys() if chosen else set(destination)
     elif chosen:
         wanted = named
     else:
-        topics = cluster.topics()
+        # Offsets outlive their topic.
         wanted = {(topic, number) for topic, number in committed if topic in topics}
     if not wanted:
         raise Failed(f"'{group}' has no offsets to move: name topics with --topics")
+    for topic, number in sorted(wanted):
+        if topic not in topics or number not in topics[topic].partitions:
+            existing = cluster.partitions_of(topic)
+            raise Failed(f"'{topic}' has no partition {number}; it has {len(existing)}")
     return sorted(wanted)
 
 
 def _tell_adjusted(moves: list[Move]) -> None:
     adjusted = [each for each in moves if each.wanted != each.offset]
-    for each in adjusted[:1]:
-        others = f", nor have {plural(len(adjusted) - 1, 'other')}" if len(adjusted) > 1 else ""
-        where = f"partition {each.state.partition} of '{each.state.topic}'"
-        note(f"{where} has no offset {each.wanted}{others}: the nearest is taken. (A time in seconds is written @T.)")
+    if not adjusted:
+        return
+    first = adjusted[0]
+    others = f" and {plural(len(adjusted) - 1, 'other')}" if len(adjusted) > 1 else ""
+    # What was meant may have been a time in seconds, as rpk takes it.
+    hint = f" (Write @{first.wanted} for a time.)" if 10**9 <= first.wanted < 10**10 else ""
+    where = f"partition {first.state.partition} of '{first.state.topic}'"
+    note(f"there is no offset {first.wanted} in {where}{others}: the nearest is taken.{hint}")
 
 
 def _commit(cluster: "Cluster", group: str, moves: list[Move]) -> dict[tuple[str, int], str]:

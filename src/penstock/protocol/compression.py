@@ -63,17 +63,26 @@ def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
     raise CorruptCompression(f"there is no codec {codec}")
 
 
-def _too_large(size_max: int) -> CorruptCompression:
-    return CorruptCompression(f"the batch unpacks to more than {size_max} bytes")
+class UnpacksTooLarge(CorruptCompression):
+    """More than the caller allows; it was noticed on the way, not after."""
+
+
+def _too_large(size_max: int) -> UnpacksTooLarge:
+    return UnpacksTooLarge(f"the batch unpacks to more than {size_max} bytes")
 
 
 def _decompress_gzip(data: Bytes, size_max: int) -> bytes:
-    unpacker = zlib.decompressobj(31)
-    result = unpacker.decompress(data, size_max + 1)
-    if len(result) > size_max:
-        raise _too_large(size_max)
-    if not unpacker.eof:
-        raise CorruptCompression("the gzip stream is cut short")
+    result = b""
+    rest: Bytes = data
+    # Several members in a row are one stream, to Java as well.
+    while rest:
+        unpacker = zlib.decompressobj(31)
+        result += unpacker.decompress(rest, size_max - len(result) + 1)
+        if len(result) > size_max:
+            raise _too_large(size_max)
+        if not unpacker.eof:
+            raise CorruptCompression("the gzip stream is cut short")
+        rest = unpacker.unused_data
     return result
 
 
@@ -82,8 +91,8 @@ def _decompress_lz4(data: Bytes, size_max: int) -> bytes:
     result: bytes = unpacker.decompress(bytes(data), max_length=size_max + 1)
     if len(result) > size_max:
         raise _too_large(size_max)
-    if not unpacker.eof:
-        raise CorruptCompression("the lz4 frame is cut short")
+    if not unpacker.eof or unpacker.unused_data:
+        raise CorruptCompression("the lz4 frame is cut short, or something follows it")
     return result
 
 

@@ -24,6 +24,8 @@ _COUNT = Struct(">i")
 # No transactional id, acks, timeout, one more than the number of topics; one more than that of partitions, the first.
 _OPENING = Struct(">BhiB")
 _COUNT_AND_INDEX = Struct(">Bi")
+# Shorter ones have no whole batch for one partition, and no business on the fast path.
+_SINGLE_REQUEST_BYTES_MIN = 64
 _LENGTH = Struct(">h")
 _INDEX_AND_SIZE = Struct(">ii")
 _FRAME = Struct(">ii")
@@ -64,9 +66,10 @@ def decode_produce_request(version: int, frame: memoryview, position: int) -> Pr
     """Raises Malformed. Bytes behind the request are ignored, as Kafka does."""
     try:
         if version >= FLEXIBLE_FROM:
-            single = _read_single(version, frame, position)
-            if single is not None:
-                return single
+            if len(frame) - position >= _SINGLE_REQUEST_BYTES_MIN:
+                single = _read_single(version, frame, position)
+                if single is not None:
+                    return single
             request, position = _read_flexible(version, frame, position)
         else:
             request, position = _read_plain(version, frame, position)
@@ -124,10 +127,10 @@ def _read_single(version: int, frame: memoryview, position: int) -> ProduceReque
         topic_end = position + 16
     else:
         length = frame[position]
-        if not 0 < length < 0x80:
-            return None
         position += 1
         topic_end = position + length - 1
+        if not 0 < length < 0x80 or topic_end + 10 > len(frame):
+            return None
     topic = bytes(frame[position:topic_end])
     partition_count, index = _COUNT_AND_INDEX.unpack_from(frame, topic_end)
     size, position = read_uvarint(frame, topic_end + 5)

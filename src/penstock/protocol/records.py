@@ -97,7 +97,11 @@ def build_batch(
 
 def iterate_records(batch: Bytes, header: BatchHeader, *, size_max: int = 1 << 30) -> Iterator[Record]:
     """The records of one whole batch. Raises CorruptRecords; decompresses to `size_max` bytes at the most."""
-    data = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size], size_max)
+    return unpacked_records(decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size], size_max), header)
+
+
+def unpacked_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The same from a records section that is unpacked already."""
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     position = 0
     try:

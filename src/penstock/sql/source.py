@@ -107,16 +107,15 @@ def _listed(admin: AdminClient) -> dict[str, str | None]:
 
 
 def _results(futures: "Mapping[K, Future[T]]") -> dict[K, T]:
-    """Without those that failed; but if all did, the cluster did."""
+    """Without what the cluster says is not there or not to be seen. Raises KafkaException when it says nothing."""
     found: dict[K, T] = {}
-    failure: KafkaException | None = None
     for key, future in futures.items():
         try:
             found[key] = future.result()
         except KafkaException as exception:
-            failure = exception
-    if failure is not None and not found:
-        raise failure
+            error = exception.args[0]
+            if error.retriable() or error.code() < 0:
+                raise
     return found
 
 

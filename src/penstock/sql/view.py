@@ -23,6 +23,7 @@ _ROWS: Mapping[str, Callable[[AdminClient], list[source.Row]]] = {
     "PartitionAssignment": source.assignments,
 }
 _READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+_ONLY_READING = "the tables are a read-only view of the cluster: only SELECT is served"
 # How often, in sqlite's steps, a long statement lets Python look for Ctrl-C.
 _STEPS_BETWEEN_LOOKS = 100_000
 
@@ -60,14 +61,15 @@ def tables(brokers: str = DEFAULT_BROKERS, properties: Mapping[str, Any] | None 
     """
     connection = _filled(SCHEMA, _admin(brokers, properties))
     connection.row_factory = sqlite3.Row
-    _guard(connection, set())
+    _guard(connection)
     return connection
 
 
 def run(statement: str, admin: AdminClient) -> Answer:
     """What `query` does, with a client that is there already."""
-    connection = _filled(_mentioned(statement), admin)
-    _guard(connection, set())
+    _check(statement)
+    connection = _filled(mentioned(statement), admin)
+    refused = _guard(connection)
     connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_LOOKS)
     try:
         cursor = connection.execute(statement)
@@ -75,9 +77,15 @@ def run(statement: str, admin: AdminClient) -> Answer:
     except (sqlite3.Error, sqlite3.Warning) as error:
         if str(error) == "interrupted":
             raise KeyboardInterrupt from error
-        raise BadStatement(str(error)) from error
+        raise BadStatement(_ONLY_READING if refused else str(error)) from error
     finally:
         connection.close()
+
+
+def mentioned(statement: str) -> list[str]:
+    """The tables that the statement may read: none is read whose name is not there. sqlite's authorizer would be more
+    exact but for columns of a USING clause, which it is not told of."""
+    return [name for name in SCHEMA if name.lower() in statement.lower()]
 
 
 def _admin(brokers: str, properties: Mapping[str, Any] | None) -> AdminClient:
@@ -100,33 +108,28 @@ def _with_tables() -> sqlite3.Connection:
     return connection
 
 
-def _mentioned(statement: str) -> set[str]:
-    """The tables that sqlite would read: it is asked to explain the statement, not to run it. Raises BadStatement."""
+def _check(statement: str) -> None:
+    """Before the cluster is asked for anything: sqlite explains the statement and does not run it. Raises
+    BadStatement."""
     connection = _with_tables()
-    names: set[str] = set()
-    refused = _guard(connection, names)
+    refused = _guard(connection)
     try:
         connection.execute(f"EXPLAIN {statement}")
     except (sqlite3.Error, sqlite3.Warning) as error:
-        if refused:
-            raise BadStatement("the tables are a read-only view of the cluster: only SELECT is served") from error
-        raise BadStatement(str(error)) from error
+        raise BadStatement(_ONLY_READING if refused else str(error)) from error
     finally:
         connection.close()
-    return names & SCHEMA.keys()
 
 
-def _guard(connection: sqlite3.Connection, read: set[str]) -> list[int]:
-    """Lets through only what reads, and notes the tables it reads in `read`. What it refused comes into the list."""
+def _guard(connection: sqlite3.Connection) -> list[int]:
+    """Lets through only what reads. The actions that it refused come into the list."""
     refused: list[int] = []
 
-    def allow(action: int, table: str | None, column: str | None, database: str | None, trigger: str | None) -> int:
-        if action not in _READING:
-            refused.append(action)
-            return sqlite3.SQLITE_DENY
-        if action == sqlite3.SQLITE_READ and table:
-            read.add(table)
-        return sqlite3.SQLITE_OK
+    def allow(action: int, *_: str | None) -> int:
+        if action in _READING:
+            return sqlite3.SQLITE_OK
+        refused.append(action)
+        return sqlite3.SQLITE_DENY
 
     connection.set_authorizer(allow)
     return refused

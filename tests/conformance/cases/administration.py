@@ -499,6 +499,7 @@ def describe_topic_partitions_by_pages(cluster: Cluster) -> Any:
 @case
 def init_producer_id_in_every_version(cluster: Cluster) -> Any:
     # Without a transactional id; with one it takes a coordinator.
+    cluster.new_producer()
     return [
         cluster.ask_all_versions(
             INIT_PRODUCER_ID,

@@ -202,11 +202,13 @@ class Groups:
 
     def _named(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._named(item) for key, item in value.items()}
+            return {key: self._named(item) if key != "error_code" else item for key, item in value.items()}
         if isinstance(value, list):
             items = [self._named(item) for item in value]
-            if all(isinstance(item, dict) and "member_id" in item for item in items):
-                items.sort(key=lambda item: (item["member_id"], str(item.get("group_instance_id"))))
+            # Kafka's hash tables have them in any order.
+            for about in ("member_id", "topic_id", "name", "group_id"):
+                if all(isinstance(item, dict) and about in item for item in items):
+                    return sorted(items, key=lambda item: (str(item[about]), str(item)))
             return items
         if isinstance(value, str):
             return self.names.get(value) or _MADE_UP_ID.sub("(made up)", value)

@@ -281,7 +281,7 @@ def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
     member.join("mixed-topic")
     settle(groups, member)
     return [
-        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[("range", b"no subscription")])),
+        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[("range", b"odd")])),
         groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocol_type="connect")),
         groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[])),
         groups.ask_all_versions(JOIN_GROUP, join_of(group_id, "stranger", protocols=[("range", subscription("x"))])),
@@ -344,7 +344,7 @@ def a_group_that_cannot_be_taken_over(groups: Groups) -> Any:
     answers = []
     with (
         groups.member("foreign-type", "A", protocol_type="connect") as other,
-        groups.member("foreign-metadata", "B", protocols=[("range", b"no subscription")]) as odd,
+        groups.member("foreign-metadata", "B", protocols=[("range", b"odd")]) as odd,
     ):
         for member in (other, odd):
             settled(member)

@@ -224,7 +224,7 @@ def delete_offsets(groups: Groups) -> Any:
     with (
         groups.member("forgetful-member", "A", protocols=consumers) as member,
         groups.member("forgetful-other", "B", protocol_type="other") as other,
-        groups.member("forgetful-odd", "C", protocols=[("range", b"no subscription")]) as odd,
+        groups.member("forgetful-odd", "C", protocols=[("range", b"odd")]) as odd,
     ):
         for one in (member, other, odd):
             settled(one)

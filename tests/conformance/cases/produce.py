@@ -13,7 +13,6 @@ from tests.conformance.cluster import CLOSED, Cluster, versions_of
 from tests.conformance.wire import (
     FETCH,
     FETCH_BY_NAME,
-    INIT_PRODUCER_ID,
     PRODUCE,
     PRODUCE_BY_NAME,
     Closed,
@@ -23,7 +22,6 @@ from tests.conformance.wire import (
     produce_of,
     request_payload,
 )
-from tests.e2e.node import wait_until
 
 UNKNOWN_ID = uuid.UUID(int=0xABCDEF)
 
@@ -396,24 +394,10 @@ def produce_records_that_are_malformed(cluster: Cluster) -> Any:
     return answers
 
 
-def new_producer(cluster: Cluster) -> int:
-    """Kafka fetches its first block of ids when somebody asks, and has none until then."""
-    given: list[int] = []
-
-    def is_given() -> bool:
-        answer = cluster.ask_raw(INIT_PRODUCER_ID, 4, Struct(transactional_id=None, transaction_timeout=1000))
-        if answer.error_code == 0:
-            given.append(answer.producer_id)
-        return bool(given)
-
-    wait_until(is_given, "a producer id is given")
-    return given[0]
-
-
 @case
 def idempotent_produce_and_its_duplicates(cluster: Cluster) -> Any:
     cluster.topic("idempotent")
-    producer = new_producer(cluster)
+    producer = cluster.new_producer()
     answers = []
     for sequence in range(0, 20, 2):
         batch = batch_of([b"a", b"b"], producer=(producer, 0, sequence))
@@ -427,7 +411,7 @@ def idempotent_produce_and_its_duplicates(cluster: Cluster) -> Any:
 @case
 def idempotent_produce_with_gaps_and_odd_epochs(cluster: Cluster) -> Any:
     cluster.topic("sequences")
-    producer = new_producer(cluster)
+    producer = cluster.new_producer()
     answers = {}
     for name, epoch, sequence, count in [
         ("a first batch that is not the first", 0, 5, 1),
@@ -450,7 +434,7 @@ def idempotent_produce_with_gaps_and_odd_epochs(cluster: Cluster) -> Any:
 @case
 def idempotent_produce_across_the_wrap_of_sequences(cluster: Cluster) -> Any:
     cluster.topic("wrap")
-    producer = new_producer(cluster)
+    producer = cluster.new_producer()
     last = 2**31 - 1
     answers = [
         send(cluster, "wrap", batch_of([b"v"] * count, producer=(producer, 0, sequence)), acks=-1)
@@ -462,7 +446,7 @@ def idempotent_produce_across_the_wrap_of_sequences(cluster: Cluster) -> Any:
 @case
 def idempotent_produce_whose_batch_wraps(cluster: Cluster) -> Any:
     cluster.topic("wrap-inside")
-    producer = new_producer(cluster)
+    producer = cluster.new_producer()
     last = 2**31 - 1
     return [
         send(cluster, "wrap-inside", batch_of([b"v"] * count, producer=(producer, 0, sequence)), acks=-1)
@@ -483,7 +467,7 @@ def idempotent_produce_with_foreign_producer_ids(cluster: Cluster) -> Any:
 @case
 def transactional_batch_without_a_transaction(cluster: Cluster) -> Any:
     cluster.topic("transactional")
-    producer = new_producer(cluster)
+    producer = cluster.new_producer()
     batch = batch_of([b"v"], attributes=0x10, producer=(producer, 0, 0))
     body = produce_of("transactional", [(0, batch)])
     return [cluster.ask(PRODUCE, version, body) for version in (9, 12)]

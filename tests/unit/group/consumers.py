@@ -202,6 +202,8 @@ class ClassicConsumer:
             answer = self.coordinator.answers.pop(self.send_join())
         if not answer.error_code:
             self.joined(answer)
+        elif answer.error_code in (ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id):
+            self.forget()
         return answer
 
     def joined(self, answer: Any) -> None:

@@ -29,7 +29,12 @@ class Zombie:
     def __init__(self, member: Member) -> None:
         self.member_id = member.member_id
         self.epoch = _epoch(member)
-        self.owned = set(member.owned)
+        self.owned = set(_may_commit(member))
+
+
+def _may_commit(member: Member) -> set[Partition]:
+    """A classic client commits nothing between JoinGroup and SyncGroup: it does not know yet what it may keep."""
+    return set() if isinstance(member, ClassicConsumer) and member.must_join else member.owned
 
 
 def _epoch(member: Member) -> int:
@@ -182,8 +187,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def of_several_who_think_they_have_a_partition_only_one_may_commit(self) -> None:
         holders: dict[Partition, list[tuple[str, int]]] = {}
         for each in (*self.members, *self.zombies):
-            epoch = each.epoch if isinstance(each, Zombie) else _epoch(each)
-            for partition in each.owned:
+            is_zombie = isinstance(each, Zombie)
+            epoch = each.epoch if is_zombie else _epoch(each)
+            for partition in each.owned if is_zombie else _may_commit(each):
                 holders.setdefault(partition, []).append((each.member_id, epoch))
         for partition, several in holders.items():
             if len(several) > 1:

@@ -13,6 +13,7 @@ from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
 from penstock.cluster.partition.partition import Partition
 from penstock.log.log import Flush
+from penstock.protocol.primitives import Malformed
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
     VERSION_MAX,
@@ -52,13 +53,15 @@ def handle_frame(
             elif acks == -1 and partition is not None and partition.must_sync:
                 to_sync.append((partition, partition.log.flush()))
             topic_answers.append(answer)
-        answers.append((topic, topic_answers))
+        if topic_answers:
+            answers.append((topic, topic_answers))
     if len(answers) > 1:
         answers = _merged(answers)
 
     if acks == 0:
         if has_error:
-            connection.close("a Produce request with acks=0 failed; closing is the only way to tell")
+            # Answers that are owed already still go out before the connection is closed.
+            raise Malformed("a Produce request with acks=0 failed; closing is the only way to tell")
         return None
     if not to_sync:
         return [encode_produce_response(version, correlation_id, answers)]

@@ -19,6 +19,7 @@ from penstock.cluster.partition.validation import (
     is_plainly_good,
     must_open,
     refuse_headless,
+    unpacked,
 )
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
@@ -32,11 +33,10 @@ from penstock.protocol.batch import (
     patch_times,
     read_header,
 )
-from penstock.protocol.compression import CODEC_NAMES, GZIP, LZ4, ZSTD, CorruptCompression, compress, decompress
+from penstock.protocol.compression import CODEC_NAMES, GZIP, LZ4, ZSTD, compress
 from penstock.protocol.produce import PartitionAnswer
 
 _ACKS_ALL = -1
-_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Partition:
@@ -225,10 +225,7 @@ def _recompress(
         LZ4: config.compression_lz4_level,
         ZSTD: config.compression_zstd_level,
     }
-    try:
-        records = decompress(header.codec, memoryview(data)[HEADER_BYTES:], _UNPACKED_BYTES_MAX)
-    except CorruptCompression as problem:
-        raise Rejected(ErrorCode.corrupt_message, f"the batch cannot be unpacked: {problem}") from problem
+    records = unpacked(memoryview(data), header, config)
     batch = encode_batch(
         compress(codec, records, levels.get(codec)),
         record_count=header.record_count,

@@ -20,16 +20,17 @@ from penstock.protocol.batch import (
     BatchHeader,
     crc_is_valid,
 )
-from penstock.protocol.compression import ZSTD, CorruptCompression
+from penstock.protocol.compression import ZSTD, CorruptCompression, UnpacksTooLarge, decompress
 from penstock.protocol.produce import RecordError
-from penstock.protocol.records import CorruptRecords, Record, iterate_records
+from penstock.protocol.records import CorruptRecords, Record, unpacked_records
 
 _ZSTD_FROM_VERSION = 7
 _UNBOUNDED_MS = 2**63 - 1
 # The least that follows the length field of any batch there ever was.
 _LEGACY_BATCH_LENGTH_MIN = 14
-# How far a batch may unpack where it must be opened: against bombs.
-_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+# How often as large as the topic's limit for packed batches a batch may unpack to, where it must be opened: against
+# bombs. Text packs to a tenth.
+_UNPACKED_RATIO_MAX = 32
 
 
 class Rejected(Exception):
@@ -150,14 +151,14 @@ def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms
             raise Rejected(ErrorCode.invalid_record, "a batch with a producer id needs a sequence number")
     _check_timestamps(data, header, config, now_ms)
     if config.is_compacted:
-        _check_keys(data, header)
+        _check_keys(data, header, config)
 
 
 def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     if config.timestamp_type == "LogAppendTime":
         if header.attributes & LOG_APPEND_TIME:
             problem = "only the broker stamps records with the time at which they are appended"
-            blamed = tuple(RecordError(position, problem) for position, _ in enumerate(_open(data, header)))
+            blamed = tuple(RecordError(position, problem) for position, _ in enumerate(_open(data, header, config)))
             raise Rejected(ErrorCode.invalid_timestamp, problem, blamed)
         return
     latest = now_ms + config.timestamp_after_max_ms
@@ -167,7 +168,7 @@ def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, 
         return
     outside = tuple(
         RecordError(position, f"timestamp {record.timestamp} is outside [{earliest}, {latest}]")
-        for position, record in enumerate(_open(data, header))
+        for position, record in enumerate(_open(data, header, config))
         if record.timestamp != -1 and not earliest <= record.timestamp <= latest
     )
     if outside:
@@ -178,20 +179,28 @@ def _check_timestamps(data: memoryview, header: BatchHeader, config: LogConfig, 
         )
 
 
-def _check_keys(data: memoryview, header: BatchHeader) -> None:
+def _check_keys(data: memoryview, header: BatchHeader, config: LogConfig) -> None:
     keyless = tuple(
         RecordError(position, "a compacted topic cannot take a record without a key")
-        for position, record in enumerate(_open(data, header))
+        for position, record in enumerate(_open(data, header, config))
         if record.key is None
     )
     if keyless:
         raise Rejected(ErrorCode.invalid_record, "one or more records have no key, in a compacted topic", keyless)
 
 
-def _open(data: memoryview, header: BatchHeader) -> list[Record]:
+def unpacked(data: memoryview, header: BatchHeader, config: LogConfig) -> bytes:
+    """The records section, unpacked. Raises Rejected."""
     try:
-        return list(iterate_records(data, header, size_max=_UNPACKED_BYTES_MAX))
+        return decompress(header.codec, data[HEADER_BYTES:], _UNPACKED_RATIO_MAX * config.max_message_bytes)
+    except UnpacksTooLarge as problem:
+        raise Rejected(ErrorCode.message_too_large, str(problem)) from problem
     except CorruptCompression as problem:
         raise Rejected(ErrorCode.corrupt_message, f"the batch cannot be unpacked: {problem}") from problem
+
+
+def _open(data: memoryview, header: BatchHeader, config: LogConfig) -> list[Record]:
+    try:
+        return list(unpacked_records(unpacked(data, header, config), header))
     except CorruptRecords as problem:
         raise Rejected(ErrorCode.invalid_record, f"the records cannot be read: {problem}") from problem

@@ -26,7 +26,7 @@ class RecordPart:
     __slots__ = ()
 
     __type__: ClassVar = EntityType.data
-    # The version written, and the oldest one read.
+    # The version written, and the newest one read.
     __version__: ClassVar[int]
     __version_max__: ClassVar[int]
     # Flexible versions start here.

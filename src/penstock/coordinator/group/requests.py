@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class RequestContext(NamedTuple):
-    """Who asks, and in which version of the API."""
+    """Who asks, and in which version of the API. The host is shown to people, by Kafka's tools too: `/10.0.0.1`."""
 
     version: int
     client_id: str

@@ -1,0 +1,117 @@
+"""The examples do what they say: run as scripts, killed where they say it matters, and run again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Penstock, start_up, wait_until_ready
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# Long enough for a rebalance on a busy machine.
+IDLE = ("--idle-seconds", "4")
+VALUES = [f"record-{number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A node whose classic groups do not wait for more members to come."""
+    data = tmp_path_factory.mktemp("examples") / "data"
+    up = wait_until_ready(start_up(data, "-X", "group.initial.rebalance.delay.ms=0"))
+    yield up.address
+    assert up.stop() == 0, "".join(up.lines)
+
+
+@pytest.fixture
+def records(penstock: Penstock, topic: str) -> str:
+    """The topic with twelve records, one a second, four in each partition."""
+    lines = "".join(f"{1_700_000_000_000 + number * 1000} {value}\n" for number, value in enumerate(VALUES))
+    penstock("produce", topic, "--partitioner", "round-robin", "-f", "%d %v\\n", stdin=lines)
+    return topic
+
+
+def run(node: str, example: str, *arguments: str, exit_code: int = 0) -> list[list[str]]:
+    """The words of each line that the script printed."""
+    command = [sys.executable, str(EXAMPLES / f"{example}.py"), *arguments]
+    environment = os.environ | {"PENSTOCK_BROKERS": node}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert result.returncode == exit_code, result.stderr
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def processed(lines: list[list[str]]) -> list[str]:
+    assert all(word == "processed" for word, _ in lines)
+    return [value for _, value in lines]
+
+
+def test_at_least_once_repeats_after_a_crash_and_loses_nothing(node: str, records: str) -> None:
+    arguments = ("at_least_once", records, "--group", f"least-{records}", *IDLE)
+    before = processed(run(node, *arguments, "--crash-at", "5", exit_code=-signal.SIGKILL))
+    after = processed(run(node, *arguments))
+    assert len(before) == 5
+    assert set(before + after) == set(VALUES), "a record was lost"
+    # The one that was processed but not committed, and no other.
+    assert [value for value, times in Counter(before + after).items() if times > 1] == [before[-1]]
+    assert processed(run(node, *arguments)) == []
+
+
+def test_at_most_once_loses_after_a_crash_and_repeats_nothing(node: str, records: str) -> None:
+    arguments = ("at_most_once", records, "--group", f"most-{records}", *IDLE)
+    before = processed(run(node, *arguments, "--crash-at", "5", exit_code=-signal.SIGKILL))
+    after = processed(run(node, *arguments))
+    assert len(before) == 4
+    assert max(Counter(before + after).values()) == 1, "a record was repeated"
+    # The one that was committed but not processed, and no other.
+    assert len(set(VALUES) - set(before + after)) == 1
+    assert processed(run(node, *arguments)) == []
+
+
+def test_replay_reads_from_the_start_an_offset_or_a_time(node: str, penstock: Penstock, records: str) -> None:
+    def replayed(where: str) -> list[str]:
+        return sorted(value for _, _, value in run(node, "replay", records, where, *IDLE))
+
+    assert replayed("start") == sorted(VALUES)
+    offsets = {int(offset) for _, offset, _ in run(node, "replay", records, "2", *IDLE)}
+    assert offsets == {2, 3}
+    # The eighth record is of 1,700,000,007 seconds.
+    assert replayed("2023-11-14T22:13:27+00:00") == sorted(VALUES[7:])
+    assert replayed("2033-01-01") == []
+    assert "there is no group" in penstock("group", "describe", "replay", exit_code=1).stderr
+
+
+def test_replay_from_the_end_is_what_comes_next(node: str, penstock: Penstock, records: str) -> None:
+    command = [sys.executable, str(EXAMPLES / "replay.py"), records, "end", *IDLE]
+    environment = os.environ | {"PENSTOCK_BROKERS": node}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as reading:
+        assert reading.stderr is not None
+        assert reading.stderr.readline().startswith("reading")
+        penstock("produce", records, "-p", "1", stdin="next\n")
+        output, _ = reading.communicate(timeout=60)
+    assert output == "1 4 next\n"
+
+
+def test_every_group_gets_everything_once(node: str, penstock: Penstock, records: str) -> None:
+    groups = [f"{name}-{records}" for name in ("billing", "shipping", "audit")]
+    lines = run(node, "fan_out", records, *groups, *IDLE)
+    assert Counter(map(tuple, lines)) == Counter((group, value) for group in groups for value in VALUES)
+    assert run(node, "fan_out", records, *groups, *IDLE) == []
+    (described, *_) = json.loads(penstock("group", "describe", *groups, "-o", "json").stdout)
+    assert described["lag"] == 0
+
+
+def test_consumers_without_a_partition_wait_and_take_over(node: str, topic: str) -> None:
+    lines = run(node, "more_consumers_than_partitions", topic, "--group", f"crowd-{topic}", "--consumers", "5")
+    before, (leaver, verb), after = lines[:5], lines[5], lines[6:]
+    assert sorted(partition for _, _, partition in before) == ["0", "1", "2", "nothing", "nothing"]
+    assert verb == "leaves"
+    assert dict((name, partition) for name, _, partition in before)[leaver] != "nothing"
+    assert leaver not in {name for name, _, _ in after}
+    assert sorted(partition for _, _, partition in after) == ["0", "1", "2", "nothing"]
