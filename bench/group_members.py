@@ -201,9 +201,7 @@ class ClassicMember:
             members = [member.member_id for member in body.members]
             for index, member_id in enumerate(members):
                 partitions = list(range(index, self._plan.partitions, len(members)))
-                assignments.append(
-                    Struct(member_id=member_id, assignment=_assignment(self._plan.topic, partitions))
-                )
+                assignments.append(Struct(member_id=member_id, assignment=_assignment(self._plan.topic, partitions)))
         asked = Struct(
             group_id=self._plan.group_id,
             generation_id=self.generation,

@@ -1,6 +1,6 @@
 """How long a broker lets others wait: ApiVersions round trips on a connection of its own, one after the other.
 
-    python -m bench.pinging PORT FILE      writes {"count": ..., "p50_ms": ..., "p99_ms": ..., "max_ms": ...} at SIGTERM
+python -m bench.pinging PORT FILE      writes {"count": ..., "p50_ms": ..., "p99_ms": ..., "max_ms": ...} at SIGTERM
 """
 
 import json

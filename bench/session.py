@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import brokers, latency, processes, replay, wire
+from bench import brokers, group_commits, group_members, latency, pinging, processes, replay, wire
 from bench.figures import Sample
 
 TOPIC_PARTITIONS = 4
@@ -37,6 +37,8 @@ class Sizes:
     synced_requests: int
     synced_tool_records: int
     many_topics: int
+    group_members: int
+    group_commits: int
 
 
 FULL = Sizes(
@@ -49,6 +51,8 @@ FULL = Sizes(
     synced_requests=15_000,
     synced_tool_records=40_000,
     many_topics=1_000,
+    group_members=1_000,
+    group_commits=200_000,
 )
 QUICK = Sizes(
     warmup_seconds=2,
@@ -60,6 +64,8 @@ QUICK = Sizes(
     synced_requests=2_000,
     synced_tool_records=5_000,
     many_topics=50,
+    group_members=200,
+    group_commits=20_000,
 )
 
 
@@ -215,6 +221,32 @@ class Session:
         self._settled_cpu()
         return self._json(latency.command(plan))
 
+    def group_settles(self, plan: group_members.MembersPlan) -> tuple[dict[str, float], dict[str, float]]:
+        """(What the members saw, how long somebody else had to wait meanwhile.)"""
+        self._settled_cpu()
+        output = self._directory / "pings.json"
+        output.unlink(missing_ok=True)
+        pings = processes.start(
+            pinging.command(self.shared().port, output), self._directory / "pings.out", self._environment()
+        )
+        try:
+            settled = self._json(group_members.command(plan))
+        finally:
+            processes.end(pings, timeout_s=10)
+        if not output.exists():
+            raise processes.Failed(f"the pings broke off: {processes.last_lines(self._directory / 'pings.out')}")
+        waits: dict[str, float] = json.loads(output.read_text())
+        return settled, waits
+
+    def committed(self, plan: group_commits.CommitReplay) -> Sample:
+        """Offsets per second."""
+        cpu_before = self._settled_cpu()
+        result = self._json(group_commits.command(plan))
+        offsets = result["requests"] * plan.offsets_per_request
+        return self._rate_sample(
+            offsets / result["seconds"], offsets, cpu_before, client_cpu_seconds=result["cpu_seconds"]
+        )
+
     def _rate_sample(
         self, rate: float, records: float, cpu_before: CpuSeconds, client_cpu_seconds: float | None = None
     ) -> Sample:
@@ -240,8 +272,11 @@ class Session:
         return f"127.0.0.1:{self.shared().port}"
 
     def _run(self, command: list[str]) -> str:
-        environment = {"PYTHONPATH": f"{brokers.REPOSITORY}{os.pathsep}{brokers.REPOSITORY / 'src'}"}
-        return processes.run(command, self._directory / "client.out", _CLIENT_TIMEOUT_S, environment)
+        return processes.run(command, self._directory / "client.out", _CLIENT_TIMEOUT_S, self._environment())
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        return {"PYTHONPATH": f"{brokers.REPOSITORY}{os.pathsep}{brokers.REPOSITORY / 'src'}"}
 
     def _json(self, command: list[str]) -> dict[str, float]:
         result: dict[str, float] = json.loads(self._run(command).splitlines()[-1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from bench.figures import Figure, Sample
-from bench.scenarios import consume, latency, many_partitions, memory, produce, start, synced
+from bench.scenarios import consume, groups, latency, many_partitions, memory, produce, start, synced
 from bench.session import Session
 
 
@@ -26,6 +26,7 @@ SCENARIOS: dict[str, Scenario] = {
     "consume": consume,
     "latency": latency,
     "synced": synced,
+    "groups": groups,
     "memory": memory,
     "partitions": many_partitions,
 }

@@ -15,8 +15,6 @@ STOP_SECONDS_MAX = 60
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+UsePerfData", "-Djava.awt.headless=true")
 # Kafka's tools log through slf4j to nowhere unless told otherwise; this keeps the notice about that off the output.
 QUIET = ("-Dslf4j.internal.verbosity=ERROR",)
-# What both brokers are told: nobody waits for more members than there are.
-COMPARED_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 
 def java_command(*arguments: str) -> list[str]:
@@ -59,7 +57,6 @@ class KafkaNode:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
-            **COMPARED_SETTINGS,
         }
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

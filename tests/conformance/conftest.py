@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.testing.apache_kafka import kafka_jars
-from tests.conformance.apache_kafka import COMPARED_SETTINGS, KafkaNode
+from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.java_tools import JavaTools
-from tests.e2e.node import Node
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -25,15 +24,6 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode
         yield node.start()
     finally:
         node.stop()
-
-
-@pytest.fixture(scope="session")
-def counterpart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node of ours with the settings that the other one was given."""
-    settings = [word for name, value in COMPARED_SETTINGS.items() for word in ("-X", f"{name}={value}")]
-    node = Node(tmp_path_factory.mktemp("counterpart") / "data", *settings).start()
-    yield node
-    node.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Two brokers' answers made comparable: ids, times and addresses become words, the rest stays."""
 
 import dataclasses
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -62,11 +61,6 @@ def _log_append_time(value: datetime | None) -> str | None:
     return None if value is None else "a time"
 
 
-def _member_id(value: str) -> str:
-    """Kafka puts a UUID into the ids that it gives."""
-    return re.sub(r"[0-9A-Za-z_-]{22}|[0-9a-f-]{36}", "uuid", value)
-
-
 # Sorted by what they are about, since their order means nothing.
 def _by_name(items: Any) -> Any:
     return None if items is None else sorted((plain(item, {}) for item in items), key=lambda item: str(item["name"]))
@@ -81,9 +75,6 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "session_id": _presence("an id"),
     "producer_id": lambda producer_id: "an id" if producer_id >= 0 else producer_id,
     "log_dir": _presence("a directory"),
-    "member_id": _member_id,
-    "leader": _member_id,
-    "client_host": _presence("a host"),
     "total_bytes": _presence("many"),
     "usable_bytes": _presence("many"),
     "finalized_features_epoch": _presence("an epoch"),

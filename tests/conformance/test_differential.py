@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.accepted_differences import is_accepted
 from tests.conformance.apache_kafka import KafkaNode
-from tests.conformance.cases import administration, frames, groups, produce, reading
+from tests.conformance.cases import administration, frames, produce, reading
 from tests.conformance.cases.registry import CASES
 from tests.conformance.cluster import Cluster
 from tests.conformance.normalise import Difference, differences
@@ -19,13 +19,13 @@ from tests.e2e.node import Node
 # One worker runs them all, so that Kafka is started once.
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache-kafka")]
 
-assert all((administration, frames, groups, produce, reading))
+assert all((administration, frames, produce, reading))
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_penstock_answers_as_apache_kafka_does(name: str, apache_kafka: KafkaNode, counterpart: Node) -> None:
+def test_penstock_answers_as_apache_kafka_does(name: str, apache_kafka: KafkaNode, shared_broker: Node) -> None:
     case = CASES[name]
-    kafka, ours = Cluster(apache_kafka.port), Cluster(counterpart.port)
+    kafka, ours = Cluster(apache_kafka.port), Cluster(shared_broker.port)
     try:
         expected = case(kafka)
         actual = case(ours)

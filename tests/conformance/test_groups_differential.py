@@ -24,7 +24,30 @@ pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache-kafka")]
 assert all((groups_consumer, groups_offsets))
 
 # Regular expressions of the whole name of the case, and of the end of the path to the field.
-ACCEPTED: list[Accepted] = []
+ACCEPTED = [
+    Accepted(".*", r"\.heartbeat_interval", "while a group settles we ask its members to report each second"),
+    Accepted(
+        ".*", r"\.groups\[\d\]\.error_message", "we tell there why a member was last put out of a group that is well"
+    ),
+    Accepted(
+        ".*_too_long_for_the_log|find_coordinator_in_every_version",
+        r"\.v\d+",
+        "Kafka closes the connection for a text of more than 32,767 bytes; we say what is wrong with it",
+    ),
+    Accepted(
+        "find_coordinators_of_other_kinds", r"\.error_message", "we say why where Kafka says nothing: no share groups"
+    ),
+    Accepted(
+        "a_group_that_cannot_be_taken_over",
+        r"\[2\]\.v\d\.error_(code|message)",
+        "members with metadata that is no subscription: Kafka fails with UNKNOWN_SERVER_ERROR",
+    ),
+    Accepted(
+        "classic_requests_to_a_consumer_group",
+        r"\[0\]\.v\d\.(error_code|member_id)",
+        "metadata that is no subscription: Kafka gives out a member id first, or fails with UNKNOWN_SERVER_ERROR",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

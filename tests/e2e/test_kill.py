@@ -22,6 +22,8 @@ TOPIC = "killed"
 ROUNDS = 25
 PRODUCERS = 3
 BURST = 20
+# Small, so that kills also fall between segments.
+SEGMENT_BYTES = 50_000
 BURST_SECONDS = 0.05
 # Kills come when this many more records were acknowledged, so that they fall into all phases of the work.
 ACKNOWLEDGED_BEFORE_KILL = (1, 600)
@@ -45,6 +47,8 @@ class Load(threading.Thread):
                 "bootstrap.servers": node.bootstrap,
                 "log_level": 0,
                 "linger.ms": 2,
+                # What gathers while the node is down must still fit into a segment.
+                "batch.size": SEGMENT_BYTES // 4,
                 "message.timeout.ms": 120_000,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
@@ -124,8 +128,7 @@ def test_no_acknowledged_record_is_lost_and_no_idempotent_one_doubled_by_kill_9(
 ) -> None:
     chance = random.Random(f"kill {settings}")
     node = make_broker()
-    # Small segments, so that kills also fall between them.
-    create(node, TOPIC, PRODUCERS, {"internal.segment.bytes": "50000"})
+    create(node, TOPIC, PRODUCERS, {"internal.segment.bytes": str(SEGMENT_BYTES)})
     loads = [Load(node, number, settings) for number in range(PRODUCERS)]
     logs: list[list[Identity]] = [[] for _ in loads]
     for load in loads:
@@ -139,6 +142,7 @@ def test_no_acknowledged_record_is_lost_and_no_idempotent_one_doubled_by_kill_9(
         wait_until(lambda enough=enough: count() >= enough, "records are acknowledged")  # type: ignore[misc]
         node.kill9()
         acknowledged = [dict(load.acknowledged) for load in loads]
+        assert not any(load.failures for load in loads), [load.failures[:1] for load in loads]
         node.start()
         before, logs = logs, [read_log(node, load.number) for load in loads]
         check(loads, acknowledged, logs, once=once)

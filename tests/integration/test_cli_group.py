@@ -143,30 +143,27 @@ def test_a_member_that_died_leaves_its_reason_behind(
     assert admin.describe_consumer_groups([group])[group].result().members == []
 
 
-@pytest.mark.parametrize(
-    ("where", "offset"),
-    [
-        ("start", 0),
-        ("end", 10),
-        ("7", 7),
-        ("+2", 6),
-        ("-3", 1),
-        ("-30", 0),
-        ("1700000005000", 5),
-        ("@1700000006", 6),
-        ("2023-11-14T22:13:22Z", 2),
-        ("-1h", 10),
-    ],
-)
-def test_a_group_goes_on_where_it_was_sent(
-    penstock: Penstock, node: str, records: str, where: str, offset: int
-) -> None:
-    with reading(node, "sent-" + records, records, count=4):
-        pass
-    moved = json.loads(penstock("group", "seek", "sent-" + records, "--to", where, "-o", "json").stdout)
-    row = {"topic": records, "partition": 0, "old_offset": 4, "new_offset": offset, "end": 10, "lag": 10 - offset}
-    assert moved == [row | {"error": None}]
-    assert offset_of(penstock, "sent-" + records) == offset
+def test_a_group_goes_where_it_is_sent(penstock: Penstock, records: str) -> None:
+    group = f"sent-{records}"
+    penstock("group", "seek", group, "--to", "start", "--topics", f"{records}:0")
+    before = 0
+    for where, after in {
+        "end": 10,
+        "-3": 7,
+        "+2": 9,
+        "-30": 0,
+        "4": 4,
+        "1700000005000": 5,
+        "@1700000006": 6,
+        "2023-11-14T22:13:22Z": 2,
+        "-1h": 10,
+        "start": 0,
+    }.items():
+        moved = json.loads(penstock("group", "seek", group, "--to", where, "-o", "json").stdout)
+        row = {"topic": records, "partition": 0, "old_offset": before, "new_offset": after, "end": 10, "error": None}
+        assert moved == [row | {"lag": 10 - after}], where
+        before = after
+    assert offset_of(penstock, group) == 0
 
 
 def test_a_consumer_that_comes_back_reads_from_there(penstock: Penstock, node: str, records: str) -> None:
@@ -203,23 +200,19 @@ def test_a_plan_changes_nothing(penstock: Penstock, node: str, records: str) -> 
     assert offset_of(penstock, "planned") == 2
 
 
-@pytest.mark.parametrize(
-    ("option", "offset"),
-    [
-        (["--to-earliest"], 0),
-        (["--to-latest"], 10),
-        (["--to-datetime", "2023-11-14T22:13:25.000"], 5),
-        (["--shift-by", "1"], 5),
-        (["--to-offset", "3"], 3),
-    ],
-)
-def test_reset_takes_what_kafkas_own_tool_takes(
-    penstock: Penstock, node: str, records: str, option: list[str], offset: int
-) -> None:
-    with reading(node, "kafkas-" + records, records, count=4):
-        pass
-    penstock("group", "reset", "kafkas-" + records, *option, "--topic", f"{records}:0")
-    assert offset_of(penstock, "kafkas-" + records) == offset
+def test_reset_takes_what_kafkas_own_tool_takes(penstock: Penstock, records: str) -> None:
+    group = f"kafkas-{records}"
+    for option, offset in {
+        "--to-earliest": 0,
+        "--to-latest": 10,
+        "--to-datetime=2023-11-14T22:13:25.000": 5,
+        "--shift-by=1": 6,
+        "--shift-by=-4": 2,
+        "--to-offset=3": 3,
+    }.items():
+        moved = penstock("group", "reset", group, option, "--topic", f"{records}:0", "-o", "json")
+        assert [row["new_offset"] for row in json.loads(moved.stdout)] == [offset], option
+    assert offset_of(penstock, group) == 3
 
 
 def test_offsets_go_into_a_file_and_come_back(penstock: Penstock, node: str, records: str, tmp_path: Path) -> None:

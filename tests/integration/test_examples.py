@@ -112,6 +112,6 @@ def test_consumers_without_a_partition_wait_and_take_over(node: str, topic: str)
     before, (leaver, verb), after = lines[:5], lines[5], lines[6:]
     assert sorted(partition for _, _, partition in before) == ["0", "1", "2", "nothing", "nothing"]
     assert verb == "leaves"
-    assert dict((name, partition) for name, _, partition in before)[leaver] != "nothing"
+    assert {name: partition for name, _, partition in before}[leaver] != "nothing"
     assert leaver not in {name for name, _, _ in after}
     assert sorted(partition for _, _, partition in after) == ["0", "1", "2", "nothing"]

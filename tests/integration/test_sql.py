@@ -115,7 +115,7 @@ def test_what_would_write_is_refused_in_a_sentence(
     ("statement", "complaint"),
     [
         ("SELECT * FROM Topics", "no such table: Topics"),
-        ("SELECT nothing FROM Topic", "no such column: nothing"),
+        ("SELECT colour FROM Topic", "no such column: colour"),
         ("SELEC 1", 'near "SELEC": syntax error'),
         ("SELECT 1; SELECT 2", "one statement at a time"),
         ("", "incomplete input"),

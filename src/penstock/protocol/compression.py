@@ -72,7 +72,7 @@ def _too_large(size_max: int) -> UnpacksTooLarge:
 
 
 def _decompress_gzip(data: Bytes, size_max: int) -> bytes:
-    result = b""
+    result = bytearray()
     rest: Bytes = data
     # Several members in a row are one stream, to Java as well.
     while rest:
@@ -83,7 +83,7 @@ def _decompress_gzip(data: Bytes, size_max: int) -> bytes:
         if not unpacker.eof:
             raise CorruptCompression("the gzip stream is cut short")
         rest = unpacker.unused_data
-    return result
+    return bytes(result)
 
 
 def _decompress_lz4(data: Bytes, size_max: int) -> bytes:

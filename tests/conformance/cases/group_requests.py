@@ -19,6 +19,7 @@ MANY_GROUPS = 8
 SESSION_MS = 30_000
 # Ids that brokers make up: a UUID as it is usually written, or Kafka's 22 characters.
 _MADE_UP_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
+_EPOCHS = frozenset({"member_epoch", "group_epoch", "assignment_epoch", "generation_id"})
 
 
 def newest(api_key: int) -> int:
@@ -186,6 +187,8 @@ class Groups:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.names: dict[str, str] = {}
+        # How much later than 1 the epochs of a new group begin: 1 in Kafka.
+        self._epoch_shift = 0
 
     def ask(self, api_key: int, version: int, body: object) -> Any:
         try:
@@ -202,7 +205,7 @@ class Groups:
 
     def _named(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self._named(item) if key != "error_code" else item for key, item in value.items()}
+            return {key: self._named_field(key, item) for key, item in value.items()}
         if isinstance(value, list):
             items = [self._named(item) for item in value]
             # Kafka's hash tables have them in any order.
@@ -213,6 +216,18 @@ class Groups:
         if isinstance(value, str):
             return self.names.get(value) or _MADE_UP_ID.sub("(made up)", value)
         return value
+
+    def _named_field(self, name: str, value: Any) -> Any:
+        if name == "error_code":
+            return value
+        if name in _EPOCHS and value > 0:
+            return value - self._epoch_shift
+        return self._named(value)
+
+    def count_epochs_from_one(self) -> None:
+        """Of groups that begin with the new protocol."""
+        body = first_report_of(f"first-epoch-{uuid.uuid4()}", "anybody", "no-such-topic")
+        self._epoch_shift = self.cluster.ask_raw(CONSUMER_GROUP_HEARTBEAT, 1, body).member_epoch - 1
 
     def member(self, group_id: str, word: str, **options: Any) -> "Member":
         return Member(self, group_id, word, **options)

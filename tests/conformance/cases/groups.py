@@ -1,16 +1,10 @@
-"""Groups: coordinators, offsets, the classic protocol, the consumer protocol (KIP-848)."""
+"""Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what describes and lists them."""
 
-import uuid
+from collections.abc import Callable
 from typing import Any
 
-from penstock.base.errors import ErrorCode
 from penstock.protocol.messages import Struct
-from tests.conformance.cases.registry import case
-from tests.conformance.cluster import Cluster, versions_of
-from tests.conformance.normalise import plain
-from tests.conformance.wire import (
-    CONSUMER_GROUP_DESCRIBE,
-    CONSUMER_GROUP_HEARTBEAT,
+from tests.conformance.cases.group_requests import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -18,332 +12,363 @@ from tests.conformance.wire import (
     JOIN_GROUP,
     LEAVE_GROUP,
     LIST_GROUPS,
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
     SYNC_GROUP,
+    Groups,
+    Member,
+    assignment,
+    heartbeat_of,
+    join_of,
+    leave_of,
+    newest,
+    subscription,
+    sync_of,
 )
-from tests.e2e.node import wait_until
+from tests.conformance.cluster import versions_of
 
-UNKNOWN_ID = uuid.UUID(int=0xABCDEF)
-NO_MEMBER_VERSIONS = range(4)
+GroupCase = Callable[[Groups], Any]
 
+# Apart from the other cases: these need brokers that do not wait for more members at first.
+GROUP_CASES: dict[str, GroupCase] = {}
 
-def commit_of(
-    group: str,
-    topic: str,
-    offsets: dict[int, int],
-    *,
-    topic_id: uuid.UUID | None = None,
-    member: tuple[str, int] = ("", -1),
-    metadata: str | None = "note",
-) -> Struct:
-    """`member` is (member id, generation or member epoch)."""
-    partitions = [
-        Struct(partition_index=index, committed_offset=offset, committed_leader_epoch=0, committed_metadata=metadata)
-        for index, offset in offsets.items()
-    ]
-    return Struct(
-        group_id=group,
-        generation_id_or_member_epoch=member[1],
-        member_id=member[0],
-        retention_time=-1,
-        topics=[Struct(name=topic, topic_id=topic_id, partitions=partitions)],
-    )
+LONG_ID = "g" * 70_000
+NOBODY = "test-00000000-0000-0000-0000-000000000000"
 
 
-def offsets_of(
-    group: str, topic: str, indexes: list[int] | None, topic_id: uuid.UUID | None = None, *, stable: bool = False
-) -> Struct:
-    """With no indexes: all that is committed."""
-    topics = None if indexes is None else [Struct(name=topic, topic_id=topic_id, partition_indexes=indexes)]
-    return Struct(group_id=group, topics=topics, groups=[Struct(group_id=group, topics=topics)], require_stable=stable)
+def group_case(function: GroupCase) -> GroupCase:
+    assert function.__name__ not in GROUP_CASES
+    GROUP_CASES[function.__name__] = function
+    return function
 
 
-def ready(cluster: Cluster) -> Cluster:
-    """Kafka makes the topic of groups when it is first asked, and loads it a moment later."""
-
-    def is_loaded() -> bool:
-        found = cluster.wire.ask(FIND_COORDINATOR, 3, Struct(key="probe"))
-        if found.error_code != 0:
-            return False
-        fetched = cluster.wire.ask(OFFSET_FETCH, 7, offsets_of("probe", "", None))
-        return bool(fetched.error_code == 0)
-
-    wait_until(is_loaded, "the coordinator has loaded")
-    return cluster
+def settled(member: Member, share: bytes = b"its share") -> None:
+    """A group of this one member, with its assignment."""
+    member.join()
+    member.sync({member.member_id: share})
 
 
-@case
-def find_coordinator_in_every_version(cluster: Cluster) -> Any:
-    ready(cluster)
+def listed(groups: Groups, prefix: str, version: int = 5, **filters: Any) -> Any:
+    """ListGroups, of the groups with the prefix."""
+    body = Struct(states_filter=filters.get("states", []), types_filter=filters.get("types", []))
+    answer = groups.ask(LIST_GROUPS, version, body)
+    mine = [group for group in answer["groups"] if group["group_id"].startswith(prefix)]
+    answer["groups"] = sorted(mine, key=lambda group: group["group_id"])
+    return answer
+
+
+@group_case
+def find_coordinator_in_every_version(groups: Groups) -> Any:
+    keys = ["find-me", "", "find me too", "find-me", "ü" * 100]
     return [
-        cluster.ask_all_versions(FIND_COORDINATOR, Struct(key=key, key_type=0, coordinator_keys=[key]))
-        for key in ("some-group", "")
+        [groups.ask_all_versions(FIND_COORDINATOR, Struct(key=key, coordinator_keys=keys)) for key in ("find-me", "")],
+        groups.ask_all_versions(FIND_COORDINATOR, Struct(coordinator_keys=[]), first=4),
+        groups.ask_all_versions(FIND_COORDINATOR, Struct(key=LONG_ID, coordinator_keys=[LONG_ID]), first=3),
     ]
 
 
-@case
-def find_coordinator_of_types_that_do_not_exist(cluster: Cluster) -> Any:
-    ready(cluster)
+@group_case
+def find_coordinators_of_other_kinds(groups: Groups) -> Any:
     return [
-        cluster.ask(FIND_COORDINATOR, version, Struct(key="g", key_type=key_type, coordinator_keys=["g"]))
-        for version in (1, 4, 6)
-        for key_type in (3, 77, -1)
+        groups.ask_all_versions(
+            FIND_COORDINATOR, Struct(key="find-odd", coordinator_keys=["find-odd"], key_type=kind), first=1
+        )
+        for kind in (2, 3, -1, 127)
     ]
 
 
-@case
-def offsets_committed_without_members(cluster: Cluster) -> Any:
-    ready(cluster)
-    topic_id = cluster.topic("commits", 2)
+@group_case
+def a_member_alone_in_every_version(groups: Groups) -> Any:
     answers = []
-    for version in versions_of(OFFSET_COMMIT):
-        group = f"commits-{version}"
-        body = commit_of(group, "commits", {0: 5, 1: 7}, topic_id=topic_id)
-        answers.append(cluster.ask(OFFSET_COMMIT, version, body))
-        answers.append(cluster.ask_all_versions(OFFSET_FETCH, offsets_of(group, "commits", [0, 1], topic_id)))
-        answers.append(cluster.ask_all_versions(OFFSET_FETCH, offsets_of(group, "commits", None), first=2))
+    for version in versions_of(JOIN_GROUP):
+
+        def at_most(api_key: int, version: int = version) -> int:
+            return min(version, newest(api_key))
+
+        group_id = f"alone-{version}"
+        about = Struct(groups=[group_id], include_authorized_operations=True)
+        with groups.member(group_id, "A", protocols=[("range", b"meta"), ("other", b"")]) as member:
+            answers.append(member.join(version))
+            answers.append(groups.ask(DESCRIBE_GROUPS, at_most(DESCRIBE_GROUPS), about))
+            answers.append(member.heartbeat(at_most(HEARTBEAT)))
+            answers.append(member.sync({member.member_id: b"all of it"}, at_most(SYNC_GROUP)))
+            answers.append(member.heartbeat(at_most(HEARTBEAT)))
+            answers.append(groups.ask(DESCRIBE_GROUPS, at_most(DESCRIBE_GROUPS), about))
+            answers.append(listed(groups, group_id, at_most(LIST_GROUPS)))
+            # What it has is told again, whoever asks.
+            answers.append(member.sync(None, at_most(SYNC_GROUP)))
+            answers.append(groups.ask(DELETE_GROUPS, at_most(DELETE_GROUPS), Struct(groups_names=[group_id])))
+            answers.append(member.join(version))
+            answers.append(member.sync({member.member_id: b"", "stranger": b"x"}, at_most(SYNC_GROUP)))
+            answers.append(member.leave(at_most(LEAVE_GROUP)))
+            answers.append(member.heartbeat(at_most(HEARTBEAT)))
+            answers.append(groups.ask(DESCRIBE_GROUPS, at_most(DESCRIBE_GROUPS), about))
+            answers.append(listed(groups, group_id, at_most(LIST_GROUPS)))
+            answers.append(groups.ask(DELETE_GROUPS, at_most(DELETE_GROUPS), Struct(groups_names=[group_id])))
+            answers.append(groups.ask(DESCRIBE_GROUPS, at_most(DESCRIBE_GROUPS), about))
+            answers.append(listed(groups, group_id, at_most(LIST_GROUPS)))
     return answers
 
 
-@case
-def offsets_committed_in_odd_ways(cluster: Cluster) -> Any:
-    ready(cluster)
-    topic_id = cluster.topic("odd-commits")
-    answers: dict[str, Any] = {}
-    for name, body in {
-        "unknown topic": commit_of("odd-a", "odd-nowhere", {0: 1}, topic_id=UNKNOWN_ID),
-        "unknown partition": commit_of("odd-a", "odd-commits", {7: 1, -1: 1}, topic_id=topic_id),
-        "negative offset": commit_of("odd-a", "odd-commits", {0: -1}, topic_id=topic_id),
-        "no metadata": commit_of("odd-a", "odd-commits", {0: 1}, topic_id=topic_id, metadata=None),
-        "long metadata": commit_of("odd-a", "odd-commits", {0: 1}, topic_id=topic_id, metadata="x" * 5000),
-        "empty group": commit_of("", "odd-commits", {0: 1}, topic_id=topic_id),
-        "unknown member": commit_of("odd-b", "odd-commits", {0: 1}, topic_id=topic_id, member=("nobody", 3)),
-        "generation without a group": commit_of("odd-c", "odd-commits", {0: 1}, topic_id=topic_id, member=("", 3)),
-        "bad topic name": commit_of("odd-a", "..", {0: 1}, topic_id=None),
-    }.items():
-        answers[name] = cluster.ask_all_versions(OFFSET_COMMIT, body)
-    return [answers, cluster.ask(OFFSET_FETCH, 9, offsets_of("odd-a", "", None))]
+@group_case
+def two_members_rebalance(groups: Groups) -> Any:
+    answers = []
+    for version in versions_of(JOIN_GROUP):
+        group_id = f"two-{version}"
+        protocols = {"A": [("range", b"A"), ("sticky", b"a")], "B": [("sticky", b"b"), ("range", b"B")]}
+        with (
+            groups.member(group_id, "A", protocols=protocols["A"]) as first,
+            groups.member(group_id, "B", protocols=protocols["B"]) as second,
+        ):
+            answers += [first.join(version), first.sync({first.member_id: b"1"})]
+            answers.append(second.send_join(version))
+            while first.heartbeat()["error_code"] == "none":
+                continue
+            answers.append(first.heartbeat())
+            answers.append(groups.ask(DESCRIBE_GROUPS, 6, Struct(groups=[group_id])))
+            answers.append(first.sync({first.member_id: b"late"}))
+            answers.append(first.join(version))
+            answers.append(second.joined())
+            answers += [first.heartbeat(), second.heartbeat()]
+            second.send_sync()
+            answers.append(groups.ask(DESCRIBE_GROUPS, 6, Struct(groups=[group_id])))
+            answers.append(first.sync({second.member_id: b"2", first.member_id: b"1"}))
+            answers.append(second.answer())
+            answers.append(groups.ask(DESCRIBE_GROUPS, 5, Struct(groups=[group_id])))
+            # The follower joins again with nothing new: nothing happens. The leader does: a rebalance.
+            answers.append(second.join(version))
+            answers.append(second.sync())
+            first.send_join(version)
+            while second.heartbeat()["error_code"] == "none":
+                continue
+            answers.append(second.join(version))
+            answers.append(first.joined())
+            answers.append(second.leave(min(version, 5)))
+            answers += [first.heartbeat(), second.heartbeat(), first.sync({first.member_id: b"1"})]
+            answers.append(first.join(version))
+    return answers
 
 
-@case
-def offsets_fetched_of_what_is_unknown(cluster: Cluster) -> Any:
-    ready(cluster)
-    topic_id = cluster.topic("fetched")
+@group_case
+def join_with_bad_input(groups: Groups) -> Any:
+    odd: dict[str, dict[str, Any]] = {
+        "no protocols": {"protocols": []},
+        "no protocol type": {"protocol_type": ""},
+        "another protocol type": {"protocol_type": "connect"},
+        "unknown member": {"member_id": NOBODY},
+        "unknown member of an instance": {"member_id": NOBODY, "instance_id": "i"},
+        "unnamed instance": {"instance_id": ""},
+        "dotted instance": {"instance_id": ".."},
+        "odd instance": {"instance_id": "a/b c"},
+        "long instance": {"instance_id": "i" * 250},
+    }
+    odd |= {f"session {session_ms}": {"session_ms": session_ms} for session_ms in (-1, 0, 5999, 1_800_001, 2**31 - 1)}
+    answers: dict[str, Any] = {
+        word: {
+            f"v{version}": groups.ask(JOIN_GROUP, version, join_of(f"join-bad {word} {version}", **options))
+            for version in versions_of(JOIN_GROUP)
+        }
+        for word, options in odd.items()
+    }
+    answers["no group"] = groups.ask_all_versions(JOIN_GROUP, join_of(""))
+    answers["blank group"] = groups.ask_all_versions(JOIN_GROUP, join_of("  "), first=4)
+    answers["listed"] = listed(groups, "join-bad")
+    return answers
+
+
+@group_case
+def join_with_odd_rebalance_timeouts(groups: Groups) -> Any:
+    answers = []
+    for rebalance_ms in (-1, 0, 1, 2**31 - 1):
+        with groups.member(f"join-odd-{rebalance_ms}", "A", rebalance_ms=rebalance_ms) as member:
+            answers.append(member.join())
+            if member.generation > 0:
+                answers.append(member.sync({member.member_id: b""}))
+    return answers
+
+
+@group_case
+def join_with_protocols_that_do_not_fit(groups: Groups) -> Any:
+    with groups.member("unfit", "A", protocols=[("range", b""), ("sticky", b"")]) as member:
+        settled(member)
+        return [
+            groups.ask_all_versions(JOIN_GROUP, join_of("unfit", protocols=[("roundrobin", b"")])),
+            groups.ask_all_versions(JOIN_GROUP, join_of("unfit", protocol_type="connect")),
+            groups.ask_all_versions(JOIN_GROUP, join_of("unfit", member.member_id, protocols=[("other", b"")])),
+            groups.ask_all_versions(JOIN_GROUP, join_of("unfit", member.member_id, protocol_type="connect")),
+            groups.ask_all_versions(JOIN_GROUP, join_of("unfit", NOBODY)),
+            groups.ask_all_versions(
+                JOIN_GROUP, join_of("unfit", instance_id="static", protocols=[("other", b"")]), first=5
+            ),
+            member.heartbeat(),
+        ]
+
+
+@group_case
+def ids_of_members_are_given_out_first(groups: Groups) -> Any:
+    """A member id that was handed out, before its owner has joined with it."""
+    answers = []
+    for version in range(4, newest(JOIN_GROUP) + 1):
+        group_id = f"pending-{version}"
+        raw = groups.cluster.ask_raw(JOIN_GROUP, version, join_of(group_id))
+        pending = raw.member_id
+        answers.append(groups.shown(raw))
+        answers.append(groups.ask(DESCRIBE_GROUPS, 6, Struct(groups=[group_id])))
+        answers.append(listed(groups, group_id))
+        answers.append(groups.ask(HEARTBEAT, 4, heartbeat_of(group_id, pending, 0)))
+        answers.append(groups.ask(SYNC_GROUP, 5, sync_of(group_id, pending, 0)))
+        answers.append(groups.ask(LEAVE_GROUP, 5, leave_of(group_id, (pending, None))))
+        answers.append(groups.ask(JOIN_GROUP, version, join_of(group_id, pending)))
+        answers.append(groups.ask(DELETE_GROUPS, 2, Struct(groups_names=[group_id])))
+        answers.append(groups.ask(DESCRIBE_GROUPS, 6, Struct(groups=[group_id])))
+    return answers
+
+
+@group_case
+def sync_with_bad_input(groups: Groups) -> Any:
+    with groups.member("sync-bad", "A") as member:
+        settled(member)
+        mine, generation = member.identity
+        bodies = {
+            "no group": sync_of("", mine, generation),
+            "unknown group": sync_of("sync-nobody", mine, generation),
+            "unknown member": sync_of("sync-bad", NOBODY, generation),
+            "no member": sync_of("sync-bad", "", generation),
+            "old generation": sync_of("sync-bad", mine, generation - 1),
+            "next generation": sync_of("sync-bad", mine, generation + 1),
+            "negative generation": sync_of("sync-bad", mine, -1),
+            "another type": sync_of("sync-bad", mine, generation, protocol=("connect", "range")),
+            "another protocol": sync_of("sync-bad", mine, generation, protocol=("consumer", "sticky")),
+            "no protocol": sync_of("sync-bad", mine, generation, protocol=(None, None)),
+            "half a protocol": sync_of("sync-bad", mine, generation, protocol=(None, "range")),
+            "unknown instance": sync_of("sync-bad", mine, generation, instance_id="nobody"),
+            "assignment again": sync_of("sync-bad", mine, generation, {mine: b"another"}),
+        }
+        return {word: groups.ask_all_versions(SYNC_GROUP, body) for word, body in bodies.items()}
+
+
+@group_case
+def heartbeat_with_bad_input(groups: Groups) -> Any:
+    with groups.member("beat-bad", "A") as member:
+        settled(member)
+        mine, generation = member.identity
+        bodies = {
+            "no group": heartbeat_of("", mine, generation),
+            "unknown group": heartbeat_of("beat-nobody", mine, generation),
+            "unknown member": heartbeat_of("beat-bad", NOBODY, generation),
+            "no member": heartbeat_of("beat-bad", "", generation),
+            "old generation": heartbeat_of("beat-bad", mine, generation - 1),
+            "next generation": heartbeat_of("beat-bad", mine, generation + 1),
+            "negative generation": heartbeat_of("beat-bad", mine, -1),
+            "unknown instance": heartbeat_of("beat-bad", mine, generation, instance_id="nobody"),
+            "all well": heartbeat_of("beat-bad", mine, generation),
+        }
+        return {word: groups.ask_all_versions(HEARTBEAT, body) for word, body in bodies.items()}
+
+
+@group_case
+def leave_with_bad_input(groups: Groups) -> Any:
+    with groups.member("leave-bad", "A") as member:
+        settled(member)
+        bodies = {
+            "no group": leave_of("", (NOBODY, None)),
+            "unknown group": leave_of("leave-nobody", (NOBODY, None), ("", "i")),
+            "unknown member": leave_of("leave-bad", (NOBODY, None)),
+            "no member": leave_of("leave-bad", ("", None)),
+            "nobody at all": leave_of("leave-bad"),
+            "unknown instance": leave_of("leave-bad", ("", "nobody")),
+            "unknown instance of a member": leave_of("leave-bad", (NOBODY, "nobody")),
+            "several": leave_of("leave-bad", (NOBODY, None), ("", "nobody"), (NOBODY, None)),
+        }
+        answers = {word: groups.ask_all_versions(LEAVE_GROUP, body) for word, body in bodies.items()}
+        answers["still there"] = member.heartbeat()
+        return answers
+
+
+@group_case
+def static_members_come_back_and_are_fenced(groups: Groups) -> Any:
+    answers = []
+    for version in range(5, newest(JOIN_GROUP) + 1):
+        group_id = f"static-{version}"
+        with (
+            groups.member(group_id, "old", instance_id="one") as old,
+            groups.member(group_id, "new", instance_id="one") as new,
+        ):
+            answers += [old.join(version), old.sync({old.member_id: b"share"}), old.heartbeat()]
+            answers.append(new.join(version))
+            answers.append(new.sync({new.member_id: b"new share"}))
+            answers.append(new.heartbeat())
+            answers += [old.heartbeat(), old.sync(), old.join(version), old.leave(min(version, 5))]
+            answers.append(groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[group_id])))
+            answers.append(groups.ask(HEARTBEAT, 4, heartbeat_of(group_id, "new", new.generation, instance_id="two")))
+            answers.append(groups.ask(LEAVE_GROUP, 5, leave_of(group_id, ("", "one"), ("", "one"), ("", "two"))))
+            answers += [new.heartbeat(), groups.ask(DESCRIBE_GROUPS, 6, Struct(groups=[group_id]))]
+    return answers
+
+
+@group_case
+def a_static_leader_with_another_subscription(groups: Groups) -> Any:
+    """KIP-814: whoever comes back as the leader, with something new to say, starts a rebalance."""
+    protocols = [("range", subscription("some"))]
+    with (
+        groups.member("static-changed", "old", instance_id="one", protocols=protocols) as old,
+        groups.member("static-changed", "new", instance_id="one", protocols=[("range", subscription("more"))]) as new,
+    ):
+        settled(old, assignment("some", 0))
+        return [new.join(), new.sync({new.member_id: b"x"}), new.heartbeat(), old.heartbeat()]
+
+
+@group_case
+def describe_what_is_not_there(groups: Groups) -> Any:
+    asked = ["describe-nobody", "", "describe-nobody", "ü"]
     return [
-        cluster.ask_all_versions(OFFSET_FETCH, offsets_of("nobodys", "fetched", [0, 9], topic_id)),
-        cluster.ask_all_versions(OFFSET_FETCH, offsets_of("nobodys", "fetched-nowhere", [0], UNKNOWN_ID)),
-        cluster.ask_all_versions(OFFSET_FETCH, offsets_of("nobodys", "fetched", None), first=2),
-        cluster.ask_all_versions(OFFSET_FETCH, offsets_of("", "fetched", [0], topic_id)),
-        cluster.ask_all_versions(OFFSET_FETCH, offsets_of("nobodys", "fetched", [0], topic_id, stable=True), first=7),
-        cluster.ask(OFFSET_FETCH, 8, Struct(groups=[])),
+        groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=asked, include_authorized_operations=ops))
+        for ops in (False, True)
+    ] + [groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[]))]
+
+
+@group_case
+def delete_groups_in_every_version(groups: Groups) -> Any:
+    answers = []
+    for version in versions_of(DELETE_GROUPS):
+        with groups.member(f"delete-full-{version}", "A") as full, groups.member(f"delete-me-{version}", "B") as gone:
+            settled(full)
+            settled(gone)
+            gone.leave()
+            names = [full.group_id, gone.group_id, "delete-nobody", "", full.group_id]
+            answers.append(groups.ask(DELETE_GROUPS, version, Struct(groups_names=names)))
+            answers.append(groups.ask(DELETE_GROUPS, version, Struct(groups_names=[gone.group_id, gone.group_id])))
+            answers.append(groups.ask(DELETE_GROUPS, version, Struct(groups_names=[])))
+    answers.append(listed(groups, "delete-"))
+    return answers
+
+
+@group_case
+def list_groups_with_filters(groups: Groups) -> Any:
+    with groups.member("list-stable", "A") as stable, groups.member("list-empty", "B", protocol_type="x") as empty:
+        settled(stable)
+        settled(empty)
+        empty.leave()
+        states = [[], ["Stable"], ["stable"], ["STABLE", "Empty"], ["Dead"], ["Nonsense"], [""], [" Stable "]]
+        types = [[], ["classic"], ["Classic"], ["consumer"], ["nonsense"], [""], ["classic", "consumer"]]
+        answers: list[Any] = [
+            {f"v{version}": listed(groups, "list-", version, states=some) for version in versions_of(LIST_GROUPS)}
+            for some in states
+        ]
+        answers += [listed(groups, "list-", types=some) for some in types]
+        answers.append(listed(groups, "list-", types=["classic"], states=["Empty"]))
+        return answers
+
+
+@group_case
+def group_ids_too_long_for_the_log(groups: Groups) -> Any:
+    """70,000 bytes: more than a record's key can hold, and than old versions can say."""
+    member = "m" * 70_000
+    return [
+        groups.ask_all_versions(JOIN_GROUP, join_of(LONG_ID), first=6),
+        groups.ask_all_versions(JOIN_GROUP, join_of(LONG_ID, instance_id="i"), first=6),
+        groups.ask_all_versions(JOIN_GROUP, join_of("long-member", member), first=6),
+        groups.ask_all_versions(SYNC_GROUP, sync_of(LONG_ID, member, 1), first=4),
+        groups.ask_all_versions(HEARTBEAT, heartbeat_of(LONG_ID, member, 1), first=4),
+        groups.ask_all_versions(LEAVE_GROUP, leave_of(LONG_ID, (member, None)), first=4),
+        groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[LONG_ID]), first=5),
+        groups.ask_all_versions(DELETE_GROUPS, Struct(groups_names=[LONG_ID]), first=2),
     ]
-
-
-def join_of(group: str, member_id: str = "", **changes: Any) -> Struct:
-    body = Struct(
-        group_id=group,
-        session_timeout=10_000,
-        rebalance_timeout=10_000,
-        member_id=member_id,
-        group_instance_id=None,
-        protocol_type="consumer",
-        protocols=[Struct(name="range", metadata=b"meta")],
-        reason="test",
-    )
-    body.__dict__.update(changes)
-    return body
-
-
-@case
-def join_group_refused(cluster: Cluster) -> Any:
-    ready(cluster)
-    answers: dict[str, Any] = {}
-    for name, body in {
-        "too short a session": join_of("join-a", session_timeout=1),
-        "too long a session": join_of("join-a", session_timeout=10**9),
-        "empty group": join_of(""),
-        "unknown member": join_of("join-a", "nobody"),
-        "no protocols": join_of("join-a", protocols=[]),
-        "no protocol type": join_of("join-a", protocol_type=""),
-    }.items():
-        answers[name] = cluster.ask_all_versions(JOIN_GROUP, body)
-    return answers
-
-
-@case
-def a_classic_group_from_its_first_member_to_its_last(cluster: Cluster) -> Any:
-    """Version 4 and later make a new member come back with the id it is given (KIP-394)."""
-    ready(cluster)
-    topic_id = cluster.topic("classic-topic", 2)
-    answers: list[Any] = []
-
-    def ask(api_key: int, version: int, body: Struct) -> Any:
-        raw = cluster.ask_raw(api_key, version, body)
-        answers.append(plain(raw, cluster.topic_names))
-        return raw
-
-    for join, sync, beat, leave, commit in [(0, 0, 0, 0, 2), (3, 2, 2, 2, 6), (5, 3, 3, 3, 8), (9, 5, 4, 5, 9)]:
-        group = f"classic-{join}"
-        joined = ask(JOIN_GROUP, join, join_of(group))
-        if joined.error_code == ErrorCode.member_id_required:
-            joined = ask(JOIN_GROUP, join, join_of(group, joined.member_id))
-        me, generation = joined.member_id, joined.generation_id
-        naming = {"group_id": group, "generation_id": generation, "member_id": me}
-        typed = {"protocol_type": "consumer", "protocol_name": "range"}
-        ask(HEARTBEAT, beat, Struct(**naming))
-        ask(SYNC_GROUP, sync, Struct(**naming, **typed, assignments=[Struct(member_id=me, assignment=b"mine")]))
-        ask(SYNC_GROUP, sync, Struct(**naming, **typed, assignments=[]))
-        ask(HEARTBEAT, beat, Struct(**naming))
-        for member in ((me, generation), (me, generation + 1), ("nobody", generation), ("", -1)):
-            body = commit_of(group, "classic-topic", {0: 3}, topic_id=topic_id, member=member)
-            ask(OFFSET_COMMIT, commit, body)
-        ask(HEARTBEAT, beat, Struct(group_id=group, generation_id=generation + 1, member_id=me))
-        ask(HEARTBEAT, beat, Struct(group_id=group, generation_id=generation, member_id="nobody"))
-        ask(SYNC_GROUP, sync, Struct(group_id=group, generation_id=99, member_id=me, **typed, assignments=[]))
-        for version in (0, 4, 6):
-            ask(DESCRIBE_GROUPS, version, Struct(groups=[group], include_authorized_operations=version == 4))
-        ask(DELETE_GROUPS, 2, Struct(groups_names=[group]))
-        ask(LEAVE_GROUP, leave, Struct(group_id=group, member_id="nobody", members=[Struct(member_id="nobody")]))
-        ask(LEAVE_GROUP, leave, Struct(group_id=group, member_id=me, members=[Struct(member_id=me, reason="bye")]))
-        ask(HEARTBEAT, beat, Struct(**naming))
-        ask(DESCRIBE_GROUPS, 5, Struct(groups=[group]))
-        ask(OFFSET_FETCH, 7, offsets_of(group, "classic-topic", [0, 1]))
-        topics = [Struct(name="classic-topic", partitions=[Struct(partition_index=0), Struct(partition_index=9)])]
-        ask(OFFSET_DELETE, 0, Struct(group_id=group, topics=topics))
-        ask(OFFSET_FETCH, 7, offsets_of(group, "classic-topic", None))
-        ask(DELETE_GROUPS, 2, Struct(groups_names=[group]))
-        ask(DESCRIBE_GROUPS, 5, Struct(groups=[group]))
-    return answers
-
-
-@case
-def a_static_member_comes_back(cluster: Cluster) -> Any:
-    """KIP-345."""
-    ready(cluster)
-    answers: list[Any] = []
-
-    def ask(api_key: int, version: int, body: Struct) -> Any:
-        raw = cluster.ask_raw(api_key, version, body)
-        answers.append(plain(raw, cluster.topic_names))
-        return raw
-
-    first = ask(JOIN_GROUP, 9, join_of("static", group_instance_id="one"))
-    naming = {"group_id": "static", "generation_id": first.generation_id, "group_instance_id": "one"}
-    typed = {"protocol_type": "consumer", "protocol_name": "range"}
-    assignments = [Struct(member_id=first.member_id, assignment=b"mine")]
-    ask(SYNC_GROUP, 5, Struct(**naming, **typed, member_id=first.member_id, assignments=assignments))
-    again = ask(JOIN_GROUP, 9, join_of("static", group_instance_id="one"))
-    ask(SYNC_GROUP, 5, Struct(**naming, **typed, member_id=first.member_id, assignments=[]))
-    ask(SYNC_GROUP, 5, Struct(**naming, **typed, member_id=again.member_id, assignments=[]))
-    ask(HEARTBEAT, 4, Struct(**naming, member_id=first.member_id))
-    ask(HEARTBEAT, 4, Struct(**naming, member_id=again.member_id))
-    ask(JOIN_GROUP, 9, join_of("static", first.member_id, group_instance_id="one"))
-    ask(LEAVE_GROUP, 5, Struct(group_id="static", members=[Struct(member_id="", group_instance_id="two")]))
-    ask(LEAVE_GROUP, 5, Struct(group_id="static", members=[Struct(member_id="", group_instance_id="one")]))
-    ask(DESCRIBE_GROUPS, 5, Struct(groups=["static"]))
-    return answers
-
-
-@case
-def members_of_groups_that_do_not_exist(cluster: Cluster) -> Any:
-    ready(cluster)
-    answers: dict[str, Any] = {}
-    for group in ("phantom", ""):
-        naming = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
-        typed = {"protocol_type": "consumer", "protocol_name": "range"}
-        answers[f"heartbeat {group}"] = cluster.ask_all_versions(HEARTBEAT, Struct(**naming))
-        answers[f"sync {group}"] = cluster.ask_all_versions(SYNC_GROUP, Struct(**naming, **typed))
-        leaving = Struct(group_id=group, member_id="nobody", members=[Struct(member_id="nobody")])
-        answers[f"leave {group}"] = cluster.ask_all_versions(LEAVE_GROUP, leaving)
-        answers[f"describe {group}"] = cluster.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[group]))
-        answers[f"delete {group}"] = cluster.ask_all_versions(DELETE_GROUPS, Struct(groups_names=[group]))
-        topics = [Struct(name="t", partitions=[Struct(partition_index=0)])]
-        answers[f"offsets {group}"] = cluster.ask(OFFSET_DELETE, 0, Struct(group_id=group, topics=topics))
-        described = Struct(group_ids=[group])
-        answers[f"consumer describe {group}"] = cluster.ask_all_versions(CONSUMER_GROUP_DESCRIBE, described)
-    return answers
-
-
-@case
-def list_groups_by_state_and_type(cluster: Cluster) -> Any:
-    """Only whether the two groups made here are among them: all cases share the brokers."""
-    ready(cluster)
-    topic_id = cluster.topic("listing")
-    for group in ("listing-a", "listing-b"):
-        cluster.ask(OFFSET_COMMIT, 9, commit_of(group, "listing", {0: 1}, topic_id=topic_id))
-    answers: dict[str, Any] = {}
-    for states in ([], ["Empty"], ["Stable"], ["empty"], ["Nonsense"]):
-        for types in ([], ["classic"], ["Classic"], ["consumer"], ["nonsense"]):
-            for version in (0, 4, 5):
-                raw = cluster.ask_raw(LIST_GROUPS, version, Struct(states_filter=states, types_filter=types))
-                groups = sorted((plain(one, {}) for one in raw.groups), key=lambda one: str(one["group_id"]))
-                found = [one for one in groups if one["group_id"].startswith("listing-")]
-                answers[f"v{version} {states} {types}"] = [raw.error_code.name, found]
-    return answers
-
-
-def beat_of(group: str, member_id: str, epoch: int, **fields: Any) -> Struct:
-    return Struct(group_id=group, member_id=member_id, member_epoch=epoch, **fields)
-
-
-@case
-def consumer_group_heartbeats_refused(cluster: Cluster) -> Any:
-    ready(cluster)
-    cluster.topic("next-topic")
-    joining = {"rebalance_timeout": 5000, "subscribed_topic_names": ["next-topic"], "topic_partitions": []}
-    answers: dict[str, Any] = {}
-    for name, body in {
-        "empty group": beat_of("", "m", 0, **joining),
-        "no member id": beat_of("next-a", "", 0, **joining),
-        "unknown member": beat_of("next-a", "m", 3),
-        "unknown leaves": beat_of("next-a", "m", -1),
-        "odd epoch": beat_of("next-a", "m", -5, **joining),
-        "static leaves without an id": beat_of("next-a", "m", -2),
-        "no timeout": beat_of("next-a", "m", 0, **{**joining, "rebalance_timeout": -1}),
-        "no subscription": beat_of("next-a", "m", 0, rebalance_timeout=5000, topic_partitions=[]),
-        "owns without being": beat_of(
-            "next-a", "m", 0, **{**joining, "topic_partitions": [Struct(topic_id=UNKNOWN_ID, partitions=[0])]}
-        ),
-        "empty instance": beat_of("next-a", "m", 0, **joining, instance_id=""),
-        "empty rack": beat_of("next-a", "m", 0, **joining, rack_id=""),
-        "unknown assignor": beat_of("next-a", "m", 0, **joining, server_assignor="nonsense"),
-    }.items():
-        answers[name] = cluster.ask_all_versions(CONSUMER_GROUP_HEARTBEAT, body)
-    return answers
-
-
-@case
-def a_consumer_group_of_one_and_two(cluster: Cluster) -> Any:
-    """KIP-848: epochs, assignments and the taking over of partitions."""
-    ready(cluster)
-    topic_id = cluster.topic("duo", 2)
-    answers: list[Any] = []
-
-    def beat(member_id: str, epoch: int, **fields: Any) -> Any:
-        raw = cluster.ask_raw(CONSUMER_GROUP_HEARTBEAT, 1, beat_of("duo", member_id, epoch, **fields))
-        answers.append(plain(raw, cluster.topic_names))
-        return raw
-
-    joining = {"rebalance_timeout": 5000, "subscribed_topic_names": ["duo"], "topic_partitions": []}
-    both = [Struct(topic_id=topic_id, partitions=[0, 1])]
-    epoch = beat("first", 0, **joining).member_epoch
-    beat("first", epoch, topic_partitions=both)
-    beat("first", epoch)
-    answers.append(cluster.ask_all_versions(CONSUMER_GROUP_DESCRIBE, Struct(group_ids=["duo"])))
-    for member in (("first", epoch), ("first", epoch + 7), ("nobody", epoch)):
-        body = commit_of("duo", "duo", {0: 3}, topic_id=topic_id, member=member)
-        answers.append(cluster.ask_all_versions(OFFSET_COMMIT, body, first=9))
-    beat("first", epoch + 7)
-    beat("second", 0, **joining)
-    answers.append(cluster.ask(DESCRIBE_GROUPS, 6, Struct(groups=["duo"])))
-    answers.append(cluster.ask(DELETE_GROUPS, 2, Struct(groups_names=["duo"])))
-    answers.append(cluster.ask(JOIN_GROUP, 9, join_of("duo", protocol_type="other")))
-    beat("second", -1)
-    beat("first", -1)
-    beat("first", epoch)
-    answers.append(cluster.ask(CONSUMER_GROUP_DESCRIBE, 1, Struct(group_ids=["duo"])))
-    answers.append(cluster.ask(OFFSET_FETCH, 9, offsets_of("duo", "", None)))
-    answers.append(cluster.ask(DELETE_GROUPS, 2, Struct(groups_names=["duo"])))
-    return answers

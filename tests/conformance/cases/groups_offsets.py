@@ -23,6 +23,7 @@ from tests.conformance.cases.group_requests import (
 from tests.conformance.cases.groups import LONG_ID, NOBODY, group_case, listed, settled
 from tests.conformance.cluster import versions_of
 from tests.conformance.wire import DELETE_TOPICS
+from tests.e2e.node import wait_until
 
 UNKNOWN_ID = uuid.UUID(int=0xABCDEF)
 
@@ -204,9 +205,11 @@ def offsets_of_a_topic_that_is_deleted(groups: Groups) -> Any:
     groups.ask(OFFSET_COMMIT, 9, commit_of("mourner", "kept-and-deleted", [(0, 5)]))
     groups.cluster.ask_raw(DELETE_TOPICS, 5, Struct(topic_names=["kept-and-deleted"], timeout=10_000))
     groups.cluster.wait_until_gone("kept-and-deleted")
-    for _ in range(200):
-        if not groups.cluster.ask_raw(OFFSET_FETCH, 9, fetch_offsets_of("mourner")).groups[0].topics:
-            break
+
+    def are_forgotten() -> bool:
+        return not groups.cluster.ask_raw(OFFSET_FETCH, 9, fetch_offsets_of("mourner")).groups[0].topics
+
+    wait_until(are_forgotten, "the offsets are forgotten", seconds_max=20)
     answers = [groups.ask_all_versions(OFFSET_FETCH, fetch_offsets_of("mourner"), first=2)]
     body = commit_of("mourner", "kept-and-deleted", [(0, 6)], topic_id=topic_id)
     answers.append(groups.ask_all_versions(OFFSET_COMMIT, body))

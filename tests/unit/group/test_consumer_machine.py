@@ -23,8 +23,8 @@ subscribed = st.lists(st.sampled_from(TOPICS), max_size=3, unique=True)
 regexes = st.sampled_from([None, None, "baz-.*", "foo|baz-1"])
 
 
-class Zombie:
-    """A member that its coordinator has not heard of for long, and that does not know it."""
+class Belief:
+    """What a member thinks it is and has; a crashed one that comes back still thinks so."""
 
     def __init__(self, member: Member) -> None:
         self.member_id = member.member_id
@@ -53,7 +53,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.coordinator = Coordinator()
         self.members: list[Member] = []
-        self.zombies: list[Zombie] = []
+        self.zombies: list[Belief] = []
         self.made = 0
         self.epochs: dict[str, int] = {}
         self.group_epochs = (0, 0)
@@ -108,7 +108,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         member = data.draw(st.sampled_from(self.members[1:]))
         self.members.remove(member)
         if is_crash:
-            self.zombies.append(Zombie(member))
+            self.zombies.append(Belief(member))
         elif _epoch(member) > 0:
             member.leave()
 
@@ -184,13 +184,23 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert flat == owners
 
     @invariant()
+    def what_a_member_has_not_given_up_is_nobody_elses(self) -> None:
+        """Also when it lost the answer that told it to; until the coordinator gives the member itself up."""
+        for member in self.members:
+            known = self._group().members.get(member.member_id)
+            if known is None or _epoch(member) not in (known.epoch, known.previous_epoch):
+                continue
+            for topic, number in _may_commit(member):
+                topic_id = self.coordinator.topics.topic_id(topic)
+                assert topic_id is not None
+                assert known.assignment_epoch(topic_id, number) is not None, (member.member_id, topic, number)
+
+    @invariant()
     def of_several_who_think_they_have_a_partition_only_one_may_commit(self) -> None:
         holders: dict[Partition, list[tuple[str, int]]] = {}
-        for each in (*self.members, *self.zombies):
-            is_zombie = isinstance(each, Zombie)
-            epoch = each.epoch if is_zombie else _epoch(each)
-            for partition in each.owned if is_zombie else _may_commit(each):
-                holders.setdefault(partition, []).append((each.member_id, epoch))
+        for each in (*map(Belief, self.members), *self.zombies):
+            for partition in each.owned:
+                holders.setdefault(partition, []).append((each.member_id, each.epoch))
         for partition, several in holders.items():
             if len(several) > 1:
                 errors = [commit_error(self.coordinator, GROUP, *holder, partition) for holder in several]

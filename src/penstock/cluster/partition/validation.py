@@ -30,7 +30,7 @@ _UNBOUNDED_MS = 2**63 - 1
 _LEGACY_BATCH_LENGTH_MIN = 14
 # How often as large as the topic's limit for packed batches a batch may unpack to, where it must be opened: against
 # bombs. Text packs to a tenth.
-_UNPACKED_RATIO_MAX = 32
+_UNPACKED_RATIO_MAX = 16
 
 
 class Rejected(Exception):
