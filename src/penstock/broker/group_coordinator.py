@@ -1,8 +1,9 @@
 """The shell around the group coordinator: one runner for each partition of `__consumer_offsets` that this node leads.
 
 A runner replays its partition's log into a GroupShard, hands it requests and the passing of time, and performs the
-effects in order: records are appended and replayed at once, answers leave when the log that they rest on is committed.
-If an append fails, the shard is thrown away and loaded anew; whoever waits is told to look for the coordinator again.
+effects in order. Records are replayed at once and appended at the end of the event loop's turn, all that came in it as
+one batch; answers leave when the log that they rest on is committed. If an append fails, the shard is thrown away and
+loaded anew; whoever waits is told to look for the coordinator again.
 """
 
 import asyncio
@@ -90,7 +91,11 @@ class ShardRunner:
         self._shard: GroupShard | None = None
         self._tokens = count()
         self._waiting: dict[int, asyncio.Future[Struct]] = {}
+        # Of this turn of the loop: replayed but not yet in the log, and the answers that rest on them.
+        self._unwritten: list[CoordinatorRecord] = []
+        self._unanswered: list[Answer] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline_ms: int | None = None
         self._loading = self._loop.create_task(self._load())
 
     def handle(self, invoke: Invoke) -> "asyncio.Future[Struct]":
@@ -137,29 +142,32 @@ class ShardRunner:
         self._loading = self._loop.create_task(self._load())
 
     def _perform(self, effects: list[Effect]) -> None:
-        answers = []
-        try:
-            for effect in effects:
-                if isinstance(effect, Append):
-                    self._append(effect.records)
-                else:
-                    answers.append(effect)
-        except DiskError as problem:
-            self._fail(problem)
-            return
-        if answers:
-            self._answer_when_committed(answers)
+        shard = self._shard
+        assert shard is not None
+        if effects and not self._unwritten and not self._unanswered:
+            self._loop.call_soon(self._write)
+        for effect in effects:
+            if isinstance(effect, Append):
+                for record in effect.records:
+                    shard.replay(record)
+                self._unwritten += effect.records
+            else:
+                self._unanswered.append(effect)
         self._schedule()
 
-    def _append(self, records: list[CoordinatorRecord]) -> None:
-        now_ms = self._broker.clock.now_ms()
-        batch = build_batch([Record(delta, now_ms, *encode_record(record)) for delta, record in enumerate(records)])
-        self._partition.append_own(batch, now_ms)
-        assert self._shard is not None
-        for record in records:
-            self._shard.replay(record)
-
-    def _answer_when_committed(self, answers: list[Answer]) -> None:
+    def _write(self) -> None:
+        """Ends the turn: one batch of all its records, and its answers on their way."""
+        records, self._unwritten = self._unwritten, []
+        answers, self._unanswered = self._unanswered, []
+        if records:
+            now_ms = self._broker.clock.now_ms()
+            try:
+                self._partition.append_own(_batch_of(records, now_ms), now_ms)
+            except DiskError as problem:
+                self._fail(problem)
+                return
+        if not answers:
+            return
         partition_log = self._partition.log
         if not self._partition.must_sync or partition_log.recovery_point >= partition_log.log_end_offset:
             self._release(answers)
@@ -184,6 +192,7 @@ class ShardRunner:
     def _fail(self, problem: DiskError) -> None:
         log.error("%s cannot be written, its groups are loaded anew: %s", self._partition.name, problem)
         self._shard = None
+        self._unwritten, self._unanswered = [], []
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -196,10 +205,13 @@ class ShardRunner:
 
     def _schedule(self) -> None:
         assert self._shard is not None
+        deadline_ms = self._shard.next_deadline_ms()
         if self._timer is not None:
+            if deadline_ms == self._timer_deadline_ms:
+                return
             self._timer.cancel()
             self._timer = None
-        deadline_ms = self._shard.next_deadline_ms()
+        self._timer_deadline_ms = deadline_ms
         if deadline_ms is not None:
             delay_ms = max(0, deadline_ms - self._broker.clock.now_ms())
             self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
@@ -208,6 +220,10 @@ class ShardRunner:
         self._timer = None
         if self._shard is not None:
             self._perform(self._shard.tick(self._broker.clock.now_ms()))
+
+
+def _batch_of(records: list[CoordinatorRecord], now_ms: int) -> bytearray:
+    return build_batch([Record(delta, now_ms, *encode_record(record)) for delta, record in enumerate(records)])
 
 
 def _read_records(partition: Partition) -> Iterator[list[CoordinatorRecord]]:

@@ -1,7 +1,7 @@
 """The kio seam: every message but Produce and Fetch, in every version, by one pair of functions.
 
-kio has a frozen dataclass for each version of each message. Reading gives those, by a reader of our own: kio's native
-one reserves memory by lengths that it has not checked against the bytes. Writing takes a `Struct`, which is the same
+kio has a frozen dataclass for each version of each message, which we read by a reader of our own: kio's native one
+reserves memory by lengths that it has not checked against the bytes. Writing takes a `Struct`, which is the same
 for all versions: the version's own schema picks the fields that it has, absent ones get the schema's default or Kafka's
 implicit one (0, "", empty), the others are left out. So a handler builds one answer and never asks which version it
 speaks, except where Kafka's behaviour itself differs.
@@ -9,7 +9,6 @@ speaks, except where Kafka's behaviour itself differs.
 Times stay milliseconds on the writing side: give an int where kio's schema says timedelta or datetime.
 """
 
-import typing
 from functools import cache
 from struct import Struct as Packer
 from typing import Any
@@ -18,6 +17,7 @@ from kio.index import load_request_schema, load_response_schema
 
 from penstock.base.ports import Bytes
 from penstock.protocol.primitives import Malformed
+from penstock.protocol.schema import Struct
 from penstock.protocol.schema_reader import reader
 from penstock.protocol.schema_writer import write_uvarint, writer
 
@@ -36,27 +36,9 @@ __all__ = [
 _FRAME = Packer(">ii")
 
 
-class Struct:
-    """A message or a part of one, for writing: any of its fields as keyword arguments, by kio's names."""
-
-    __slots__ = ("__dict__",)
-
-    def __init__(self, **fields: Any) -> None:
-        self.__dict__ = fields
-
-    def __repr__(self) -> str:
-        return f"Struct({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
-
-    if typing.TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-        def __setattr__(self, name: str, value: Any) -> None: ...
-
-
 def decode(entity: type, data: Bytes, position: int = 0) -> Any:
     """The message at `position`, which must fill the rest of `data` exactly. Raises Malformed."""
-    message, end = reader(entity)(bytes(data), position)
+    message, end = reader(entity, make=entity)(bytes(data), position)
     if end != len(data):
         raise Malformed(f"{entity.__name__}: {len(data) - end} bytes are left over")
     return message
@@ -79,8 +61,9 @@ def response_entity(api_key: int, version: int) -> type:
 
 
 def decode_request(api_key: int, version: int, data: Bytes, position: int = 0) -> Any:
-    """A request's body, after its header. Bytes behind it are ignored, as Kafka does: librdkafka sends some."""
-    message, _ = reader(request_entity(api_key, version))(bytes(data), position)
+    """A request's body, after its header, in Structs: making kio's frozen classes takes longer than all the rest. Bytes
+    behind it are ignored, as Kafka does: librdkafka sends some."""
+    message, _ = reader(request_entity(api_key, version), make=Struct)(bytes(data), position)
     return message
 
 

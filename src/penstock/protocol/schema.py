@@ -1,9 +1,28 @@
-"""What kio's declaration of a field says: for the reader and the writer that are made from it."""
+"""What kio's declaration of a field says, for the reader and the writer that are made from it; and the `Struct`, a
+message of no particular version."""
 
 import dataclasses
 import types
 import typing
 from typing import Any, NamedTuple
+
+
+class Struct:
+    """A message or a part of one, of any version: fields as keyword arguments, by kio's names."""
+
+    __slots__ = ("__dict__",)
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__ = fields
+
+    def __repr__(self) -> str:
+        return f"Struct({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+    if typing.TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
 
 class FieldKind(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.protocol.primitives import Malformed, read_uvarint, skip_tagged_fields
-from penstock.protocol.schema import kind_of
+from penstock.protocol.schema import Struct, kind_of
 from penstock.protocol.schema_writer import default_of
 
 # From the bytes and a position: the value and the position after it.
@@ -26,9 +26,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @cache
-def reader(entity: type) -> Read:
-    """The function that reads an `entity`. It raises Malformed, and nothing else."""
-    read = _entity_reader(entity)
+def reader(entity: type, make: type) -> Read:
+    """The function that reads an `entity`, as such or in Structs (`make` says which). It raises Malformed, and nothing
+    else."""
+    read = _entity_reader(entity, make is Struct)
 
     def read_message(data: bytes, position: int) -> tuple[Any, int]:
         try:
@@ -40,14 +41,15 @@ def reader(entity: type) -> Read:
 
 
 @cache
-def _entity_reader(entity: type) -> Read:
+def _entity_reader(entity: type, as_struct: bool) -> Read:
+    make: Any = Struct if as_struct else entity
     plain: list[tuple[str, Read]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     absent: dict[str, Any] = {}
     flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
     for field in dataclasses.fields(entity):
         tag = field.metadata.get("tag")
-        read, implicit = _field_reader(field, flexible)
+        read, implicit = _field_reader(field, flexible, as_struct)
         if tag is None:
             plain.append((field.name, read))
         else:
@@ -63,7 +65,7 @@ def _entity_reader(entity: type) -> Read:
                 position += 1
             else:
                 position = _read_tagged(data, position, tagged, values)
-        return entity(**values), position
+        return make(**values), position
 
     return read_entity
 
@@ -83,11 +85,11 @@ def _read_tagged(data: bytes, position: int, tagged: dict[int, tuple[str, Read]]
     return end
 
 
-def _field_reader(field: "dataclasses.Field[Any]", flexible: bool) -> tuple[Read, Any]:
+def _field_reader(field: "dataclasses.Field[Any]", flexible: bool, as_struct: bool) -> tuple[Read, Any]:
     """(reader, implicit default) of one field."""
     kind = kind_of(field)
     if kind.is_struct:
-        read = _entity_reader(kind.type)
+        read = _entity_reader(kind.type, as_struct)
         if kind.is_array:
             return _array_reader(read, flexible, kind.is_nullable), ()
         if kind.is_tagged:
