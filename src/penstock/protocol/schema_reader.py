@@ -116,8 +116,7 @@ def _primitive_reader(kafka_type: str, flexible: bool, nullable: bool) -> tuple[
     if kafka_type == "datetime_i64":
         return _converted(_FIXED["int64"], _nullable_datetime if nullable else _datetime), None
     if kafka_type == "string":
-        raw = _raw_reader(flexible, _LENGTH_16, nullable)
-        return _converted(raw, lambda value: value if value is None else value.decode()), None if nullable else ""
+        return _converted(_raw_reader(flexible, _LENGTH_16, nullable), _text), None if nullable else ""
     if kafka_type in ("bytes", "records"):
         return _raw_reader(flexible, _LENGTH_32, nullable), None if nullable else b""
     raise TypeError(f"kio has a type that this seam does not know: {kafka_type}")
@@ -147,6 +146,7 @@ _FIXED: dict[str, Read] = {
 _LENGTH_16 = Packer(">h")
 _LENGTH_32 = Packer(">i")
 _ZERO_UUID = bytes(16)
+_TEXT_BYTES_MAX = 0x7FFF
 
 
 def _converted(read: Read, convert: Callable[[Any], Any]) -> Read:
@@ -155,6 +155,15 @@ def _converted(read: Read, convert: Callable[[Any], Any]) -> Read:
         return convert(value), position
 
     return read_converted
+
+
+def _text(raw: bytes | None) -> str | None:
+    if raw is None:
+        return None
+    # Kafka's limit, also where the length field could say more.
+    if len(raw) > _TEXT_BYTES_MAX:
+        raise Malformed(f"a text of {len(raw)} bytes is longer than {_TEXT_BYTES_MAX}")
+    return raw.decode()
 
 
 def _datetime(milliseconds: int) -> datetime:

@@ -19,7 +19,7 @@ GROUP = "group"
 TOPICS = ("foo", "bar", "baz-1", "baz-2")
 Member = Consumer | ClassicConsumer
 
-subscribed = st.lists(st.sampled_from(TOPICS), max_size=3, unique=True)
+subscribed = st.lists(st.sampled_from(TOPICS), min_size=1, max_size=4, unique=True) | st.just([])
 regexes = st.sampled_from([None, None, "baz-.*", "foo|baz-1"])
 
 
@@ -93,6 +93,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             member.heartbeat(loses_answer=loses_answer)
         else:
             member.poll()
+
+    @rule(losing=st.integers(0, 255))
+    def everybody_reports(self, losing: int) -> None:
+        """Some of them get no answer."""
+        self.coordinator.advance(1000)
+        for place, member in enumerate(self.members):
+            if isinstance(member, Consumer):
+                member.heartbeat(loses_answer=place > 0 and bool(losing >> place & 1))
+            else:
+                member.poll()
 
     @rule(data=st.data(), topics=subscribed, regex=regexes)
     def change_subscription(self, data: st.DataObject, topics: list[str], regex: str | None) -> None:

@@ -23,7 +23,9 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     answers = []
     for key in keys:
         if refused is None:
-            answers.append(Struct(key=key, node_id=broker.node_id, host=host, port=port, error_message=""))
+            # The older versions have the name of the error here even where there is none.
+            message = "NONE" if context.version < _MANY_KEYS_FROM else ""
+            answers.append(Struct(key=key, node_id=broker.node_id, host=host, port=port, error_message=message))
         else:
             answers.append(
                 Struct(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=refused.message)

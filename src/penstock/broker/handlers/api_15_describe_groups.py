@@ -8,13 +8,9 @@ no error, from version 6 on; clients that know nothing of it do not look there.
 from typing import Any
 
 from penstock.broker.api import Api, Broker, RequestContext
-from penstock.broker.handlers.group_calls import ask_each, telling_evictions
+from penstock.broker.handlers.group_calls import ask_each, tell_operations, telling_evictions
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
-
-# KIP-430: read, delete, describe; and Kafka's number for "nobody asked".
-_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-_NOT_ASKED = -(2**31)
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
@@ -27,9 +23,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
         refuse=lambda position, code: Struct(group_id=request.groups[position], error_code=code),
         answers_of=lambda answer: answer.groups,
     )
-    asked = getattr(request, "include_authorized_operations", False)
-    for group in groups:
-        group.authorized_operations = _GROUP_OPERATIONS if asked else _NOT_ASKED
+    tell_operations(groups, request)
     return Struct(groups=groups)
 
 

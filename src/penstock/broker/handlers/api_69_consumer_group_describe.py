@@ -7,7 +7,7 @@ stands in the error message of a group that has no error; clients that know noth
 from typing import Any
 
 from penstock.broker.api import Api, Broker, RequestContext
-from penstock.broker.handlers.group_calls import ask_each, telling_evictions
+from penstock.broker.handlers.group_calls import ask_each, tell_operations, telling_evictions
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
 
@@ -22,6 +22,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
         refuse=lambda position, code: Struct(group_id=request.group_ids[position], error_code=code),
         answers_of=lambda answer: answer.groups,
     )
+    tell_operations(groups, request)
     return Struct(groups=groups)
 
 

@@ -13,6 +13,10 @@ from penstock.coordinator.group import requests
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
 
+# KIP-430: read, delete, describe, describe configs, alter configs; and Kafka's number for "nobody asked".
+_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+_NOT_ASKED = -(2**31)
+
 Method = Callable[[GroupShard, int, Any, requests.RequestContext, int], list[Effect]]
 
 
@@ -89,3 +93,17 @@ def telling_evictions(describe: Method) -> Method:
 def _sentence_of(eviction: requests.Eviction) -> str:
     at = datetime.fromtimestamp(eviction.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return f"member {eviction.member_id} was put out at {at.replace('+00:00', 'Z')}: {eviction.reason}"
+
+
+def tell_operations(groups: Sequence[Struct], request: Any) -> None:
+    """Enters what the client may do with each group that was found, if it wants to know: all there is, for now."""
+    is_asked = getattr(request, "include_authorized_operations", False)
+    for group in groups:
+        is_found = not getattr(group, "error_code", ErrorCode.none)
+        group.authorized_operations = _GROUP_OPERATIONS if is_asked and is_found else _NOT_ASKED
+
+
+def without_empty_topics(answer: Struct) -> Struct:
+    """A topic that was named without partitions is not mentioned in the answer, as in Kafka."""
+    answer.topics = [topic for topic in answer.topics if topic.partitions]
+    return answer

@@ -12,6 +12,7 @@ from penstock.coordinator.group.requests import Eviction, Settings, TopicsView
 from penstock.coordinator.group.timers import Timers
 
 EVICTIONS_KEPT_PER_GROUP = 10
+_GROUPS_WITH_EVICTIONS_KEPT = 1000
 
 PartitionCheck = Callable[[str, int], ErrorCode]
 """Whether a commit for this topic and partition is taken: by KIP-1251 an older epoch commits what it still owns."""
@@ -66,8 +67,12 @@ class ShardState:
         self.evictions: dict[str, deque[Eviction]] = {}
 
     def note_eviction(self, group_id: str, member_id: str, at_ms: int, reason: str) -> None:
-        kept = self.evictions.setdefault(group_id, deque(maxlen=EVICTIONS_KEPT_PER_GROUP))
+        kept = self.evictions.pop(group_id, None) or deque(maxlen=EVICTIONS_KEPT_PER_GROUP)
         kept.append(Eviction(member_id, at_ms, reason))
+        # The group whose last eviction is the latest stands last; those of groups long gone make room.
+        self.evictions[group_id] = kept
+        if len(self.evictions) > _GROUPS_WITH_EVICTIONS_KEPT:
+            del self.evictions[next(iter(self.evictions))]
 
     def random_uuid(self) -> UUID:
         return UUID(bytes=self.random.random_bytes(16), version=4)
