@@ -79,37 +79,31 @@ def fill(node: Node, topic: str, count: int, partitions: int, start: int = 0) ->
     assert producer.flush(SECONDS_MAX) == 0
 
 
-def poll_all(
-    consumers: Sequence[Consumer], is_done: Callable[[], bool], seconds_max: float = SECONDS_MAX
-) -> list[tuple[int, Message]]:
-    """Polls the consumers in turn until it is done; the messages with the index of who got them."""
-    received = []
+def _poll(consumers: Sequence[Consumer]) -> Iterator[tuple[int, Message]]:
+    """What each has to offer just now, with its index. Raises KafkaException."""
+    for index, consumer in enumerate(consumers):
+        for message in consumer.consume(100, timeout=0.02):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            yield index, message
+
+
+def poll_all(consumers: Sequence[Consumer], is_done: Callable[[], bool], seconds_max: float = SECONDS_MAX) -> None:
+    """Polls the consumers in turn until it is done; messages are lost."""
     deadline_s = time.monotonic() + seconds_max
     while not is_done():
         assert time.monotonic() < deadline_s, f"{seconds_max} s in vain"
-        for index, consumer in enumerate(consumers):
-            for message in consumer.consume(100, timeout=0.02):
-                if message.error() is not None:
-                    raise KafkaException(message.error())
-                received.append((index, message))
-    return received
+        for _ in _poll(consumers):
+            pass
 
 
 def receive(consumers: Sequence[Consumer], count: int) -> list[tuple[int, Message]]:
-    """At least so many messages."""
+    """At least so many messages, each with the index of who got it."""
     received: list[tuple[int, Message]] = []
-
-    def is_done() -> bool:
-        return len(received) >= count
-
     deadline_s = time.monotonic() + SECONDS_MAX
-    while not is_done():
+    while len(received) < count:
         assert time.monotonic() < deadline_s, f"{len(received)} of {count} messages came"
-        for index, consumer in enumerate(consumers):
-            for message in consumer.consume(100, timeout=0.02):
-                if message.error() is not None:
-                    raise KafkaException(message.error())
-                received.append((index, message))
+        received += _poll(consumers)
     return received
 
 

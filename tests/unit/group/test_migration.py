@@ -265,7 +265,6 @@ def join_error(coordinator: Coordinator, **fields: Any) -> ErrorCode:
     ("fields", "error"),
     [
         ({"session_timeout": 1}, ErrorCode.invalid_session_timeout),
-        ({"member_id": "m" * 70_000}, ErrorCode.invalid_request),
         ({"protocol_type": "connect"}, ErrorCode.inconsistent_group_protocol),
         ({"protocols": []}, ErrorCode.inconsistent_group_protocol),
         ({"protocols": [Struct(name="range", metadata=b"\x00")]}, ErrorCode.inconsistent_group_protocol),
