@@ -12,7 +12,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from tests.conformance.confluent import create
 from tests.conformance.group_clients import (
@@ -208,7 +208,7 @@ def test_who_comes_next_goes_on_after_the_last_commit(
     with joined(node, group_id, protocol, [topic_name]) as second:
         received = receive([second], 30)
         assert {message.partition() for _, message in received} == {0}
-        assert min(message.offset() for _, message in received) == 20
+        assert min(message.offset() or 0 for _, message in received) == 20
         (kept,) = second.committed([TopicPartition(topic_name, 0)], timeout=SECONDS_MAX)
         assert kept.metadata == "a note"
 
@@ -241,7 +241,7 @@ def test_without_commits_the_reset_policy_says_where_to_begin(
             # It may still be asking where the end is.
             fill(node, topic_name, 1, 1)
             message = latest.poll(0.2)
-        assert message.offset() >= 10
+        assert (message.offset() or 0) >= 10
     with (
         joined(node, new_group(), protocol, [topic_name], auto_offset_reset="error") as refused,
         pytest.raises(KafkaException) as failed,

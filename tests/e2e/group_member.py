@@ -2,10 +2,11 @@
 
     python group_member.py JOURNAL SETTINGS-AS-JSON TOPIC
 
-One line per event in the journal, each written whole before the next step:
-    R partition offset value        a record was handed over
-    C partition offset              the offset was committed: what comes next
-    A partition ... / V partition ...   partitions were assigned, taken away
+One line per event in the journal, with the monotonic time in ns, written before the next step:
+    TIME R partition offset value       a record was handed over
+    TIME C partition offset             the offset, of what comes next, was committed
+    TIME A partition ...                partitions were assigned
+    TIME V partition ...                partitions were taken away
 Ends cleanly at SIGTERM.
 """
 
@@ -13,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -31,7 +33,8 @@ def main() -> None:
 
     def write(*lines: str) -> None:
         if lines:
-            os.write(journal, "".join(f"{line}\n" for line in lines).encode())
+            now_ns = time.monotonic_ns()
+            os.write(journal, "".join(f"{now_ns} {line}\n" for line in lines).encode())
 
     def assigned(_: Any, partitions: list[TopicPartition]) -> None:
         write(" ".join(["A", *(str(one.partition) for one in partitions)]))
@@ -44,17 +47,16 @@ def main() -> None:
     while not is_over:
         messages = [message for message in consumer.consume(50, timeout=0.05) if message.error() is None]
         write(*(f"R {one.partition()} {one.offset()} {(one.value() or b'').decode()}" for one in messages))
-        ends = {one.partition(): (one.offset() or 0) + 1 for one in messages}
+        ends = {one.partition() or 0: (one.offset() or 0) + 1 for one in messages}
         if not ends:
             continue
+        offsets = [TopicPartition(topic, index, offset) for index, offset in ends.items()]
         try:
-            kept = consumer.commit(
-                offsets=[TopicPartition(topic, index, offset) for index, offset in ends.items()], asynchronous=False
-            )
+            kept = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
             # Put out of the group, or the broker is away: what was read will be read again by whoever comes.
             continue
-        write(*(f"C {one.partition} {one.offset}" for one in kept or () if one.error is None))
+        write(*(f"C {one.partition} {one.offset}" for one in kept if one.error is None))
     consumer.close()
 
 

@@ -6,17 +6,26 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from penstock.base.errors import ErrorCode
+from tests.conformance.cases.group_requests import OFFSET_FETCH, fetch_offsets_of
 from tests.conformance.group_clients import group_settings
+from tests.conformance.wire import Wire
 from tests.e2e.node import Node, wait_until
 
 MEMBER = Path(__file__).parent / "group_member.py"
 SESSION_MS = 700
+# While the coordinator of a group is being made, or reads its log.
+_NOT_YET = (
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+)
 
 # What members are evicted by, quickly. The new protocol's session is the broker's affair.
 QUICK_SESSIONS = {
@@ -25,6 +34,21 @@ QUICK_SESSIONS = {
     # So that a rebalance waits for nobody's configured pause.
     "group.initial.rebalance.delay.ms": 100,
 }
+
+
+class Event(NamedTuple):
+    """A line of a member's journal."""
+
+    time_ns: int
+    kind: str
+    numbers: tuple[int, ...]
+
+
+class Run(NamedTuple):
+    """What a member read of a partition, from its assignment until it was taken away."""
+
+    assigned_ns: int
+    offsets: list[int]
 
 
 class MemberProcess:
@@ -57,15 +81,13 @@ class MemberProcess:
             except subprocess.TimeoutExpired:
                 self.kill9()
 
-    def lines(self) -> list[list[str]]:
+    def events(self) -> list[Event]:
         if not self.journal.exists():
             return []
         # The last line of one that was killed may be cut.
         whole = self.journal.read_text().rpartition("\n")[0]
-        return [line.split() for line in whole.splitlines()]
-
-    def records(self) -> int:
-        return sum(line[0] == "R" for line in self.lines())
+        lines = [line.split() for line in whole.splitlines()]
+        return [Event(int(words[0]), words[1], tuple(map(int, words[2:]))) for words in lines]
 
 
 class Feed(threading.Thread):
@@ -106,12 +128,27 @@ class Feed(threading.Thread):
 
 
 def committed_offsets(node: Node, group_id: str, topic: str, partitions: int) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group_id, "log_level": 0})
-    try:
-        asked = [TopicPartition(topic, index) for index in range(partitions)]
-        return [max(one.offset, 0) for one in consumer.committed(asked, timeout=60)]
-    finally:
-        consumer.close()
+    """By partition, 0 where nothing was committed; what the coordinator says once it has loaded them."""
+    asked = fetch_offsets_of(group_id, topics=[(topic, None, range(partitions))])
+    with Wire(node.port) as wire:
+        while True:
+            (group,) = wire.ask(OFFSET_FETCH, 9, asked).groups
+            if group.error_code == 0:
+                by_partition = {one.partition_index: one.committed_offset for one in group.topics[0].partitions}
+                return [max(0, by_partition[index]) for index in range(partitions)]
+            assert group.error_code in _NOT_YET, group.error_code
+
+
+def wait_for_progress(node: Node, group_id: str, topic: str, partitions: int) -> None:
+    """Every partition is read on, and committed, by somebody."""
+    before = committed_offsets(node, group_id, topic, partitions)
+
+    def has_moved() -> bool:
+        now = committed_offsets(node, group_id, topic, partitions)
+        assert all(new >= old for old, new in zip(before, now, strict=True)), f"commits went back: {before} {now}"
+        return all(new > old for old, new in zip(before, now, strict=True))
+
+    wait_until(has_moved, "every partition is read on")
 
 
 def wait_until_all_is_committed(node: Node, group_id: str, topic: str, partitions: int, count: int) -> None:
@@ -121,46 +158,46 @@ def wait_until_all_is_committed(node: Node, group_id: str, topic: str, partition
     )
 
 
-def check_delivery(members: list[MemberProcess], partitions: int, count: int) -> dict[str, int]:
-    """No record was skipped. A member begins where commits told it to, so what is read twice was not committed before:
-    between two assignments of a partition each member reads on without a gap, and begins at an offset to which somebody
-    had committed, or at the start."""
-    seen: list[set[int]] = [set() for _ in range(partitions)]
-    commits: list[set[int]] = [{0} for _ in range(partitions)]
+def check_delivery(members: Sequence[MemberProcess], partitions: int, count: int) -> int:
+    """No record was skipped, and nothing was read again that had been committed before its reader got the partition.
+    How many were read more than once."""
+    commits: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+    for member in members:
+        for event in member.events():
+            if event.kind == "C":
+                partition, offset = event.numbers
+                commits[partition].append((event.time_ns, offset))
     read = 0
+    seen: list[set[int]] = [set() for _ in range(partitions)]
     for member in members:
-        for line in member.lines():
-            if line[0] == "C":
-                commits[int(line[1])].add(int(line[2]))
-            elif line[0] == "R":
-                # A batch that was committed but whose commit was not written down any more ends at a record.
-                commits[int(line[1])].add(int(line[2]) + 1)
-    for member in members:
-        for partition, run in _runs(member):
-            assert run == list(range(run[0], run[0] + len(run))), f"a gap in partition {partition}: {run[:1]}..."
-            assert run[0] in commits[partition], f"partition {partition} began at {run[0]}, where nothing was committed"
-            seen[partition].update(run)
-            read += len(run)
+        for partition, run in _that_read(_runs(member)):
+            start, end = run.offsets[0], run.offsets[-1]
+            assert run.offsets == list(range(start, end + 1)), f"partition {partition}: gaps between {start} and {end}"
+            known = max((offset for time_ns, offset in commits[partition] if time_ns < run.assigned_ns), default=0)
+            assert start >= known, f"partition {partition} was read from {start} on, but {known} had been committed"
+            seen[partition].update(run.offsets)
+            read += len(run.offsets)
     for partition in range(partitions):
         missing = sorted(set(range(count)) - seen[partition])
         assert not missing, f"partition {partition}: {len(missing)} records were skipped, from {missing[0]} on"
-    return {"read": read, "twice": read - count * partitions}
+    return read - count * partitions
 
 
-def _runs(member: MemberProcess) -> Iterator[tuple[int, list[int]]]:
-    """The offsets a member read of a partition, from its assignment until it was taken away."""
-    open_runs: dict[int, list[int]] = {}
-    for line in member.lines():
-        if line[0] == "R":
-            partition, offset, value = map(int, line[1:])
+def _runs(member: MemberProcess) -> Iterator[tuple[int, Run]]:
+    runs: dict[int, Run] = {}
+    for event in member.events():
+        if event.kind == "R":
+            partition, offset, value = event.numbers
             assert value == offset
-            open_runs.setdefault(partition, []).append(offset)
-        elif line[0] in "AV":
-            for partition in map(int, line[1:]):
-                if partition in open_runs:
-                    yield partition, open_runs.pop(partition)
-    yield from open_runs.items()
+            runs[partition].offsets.append(offset)
+        elif event.kind in "AV":
+            for partition in event.numbers:
+                if partition in runs:
+                    yield partition, runs.pop(partition)
+                if event.kind == "A":
+                    runs[partition] = Run(event.time_ns, [])
+    yield from runs.items()
 
 
-def describe(members: list[Any]) -> str:
-    return ", ".join(str(member.records()) for member in members)
+def _that_read(runs: Iterator[tuple[int, Run]]) -> Iterator[tuple[int, Run]]:
+    return (one for one in runs if one[1].offsets)

@@ -23,6 +23,7 @@ class GroupCommit:
         self._waiting_files: dict[str, File] = {}
         self._waiting: list[tuple[tuple[str, ...], Done]] = []
         self._is_syncing = False
+        self._is_stopped = False
 
     def submit(self, files: Iterable[File], done: Done) -> None:
         """Calls `done` from the loop once all that was appended to `files` so far is on the disk."""
@@ -52,9 +53,13 @@ class GroupCommit:
         await future
 
     def stop(self) -> None:
+        """Finishes the syncs under way. Who came too late for one gets no answer, and so no promise."""
+        self._is_stopped = True
         self._threads.shutdown(wait=True)
 
     def _start(self) -> None:
+        if self._is_stopped:
+            return
         files, self._waiting_files = self._waiting_files, {}
         waiting, self._waiting = self._waiting, []
         problems: dict[str, DiskError] = {}

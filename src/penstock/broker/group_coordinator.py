@@ -284,7 +284,8 @@ class GroupCoordinator:
             raise Refused(ErrorCode.coordinator_not_available, "there are no groups yet: ask for the coordinator first")
         runner = self._runners.get(partition_of(group_id, len(partitions)))
         if runner is None:
-            raise Refused(ErrorCode.not_coordinator, "another node coordinates this group")
+            # It was made this very moment.
+            raise Refused(ErrorCode.coordinator_load_in_progress, "the coordinator is about to start")
         return runner
 
     def runners(self) -> list[ShardRunner]:

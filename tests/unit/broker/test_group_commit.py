@@ -66,3 +66,13 @@ async def test_nothing_to_sync_is_done_at_once() -> None:
         await commit.sync([slow("bad", fails=True)])
     await asyncio.wait_for(commit.sync([]), 1)
     commit.stop()
+
+
+async def test_who_comes_while_it_stops_is_not_answered_and_nothing_breaks() -> None:
+    commit = GroupCommit()
+    told: list[object] = []
+    commit.submit([slow("a")], told.append)
+    commit.stop()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert told == []

@@ -19,7 +19,9 @@ GROUP = "group"
 TOPICS = ("foo", "bar", "baz-1", "baz-2")
 Member = Consumer | ClassicConsumer
 
-subscribed = st.lists(st.sampled_from(TOPICS), min_size=1, max_size=4, unique=True) | st.just([])
+subscribed: st.SearchStrategy[list[str]] = st.lists(
+    st.sampled_from(TOPICS), min_size=1, max_size=4, unique=True
+) | st.just([])
 regexes = st.sampled_from([None, None, "baz-.*", "foo|baz-1"])
 
 
