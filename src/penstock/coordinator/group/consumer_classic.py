@@ -176,7 +176,7 @@ class ClassicMembers:
         try:
             member, classic = self._find(group, request)
             self._check_protocol(classic, request)
-            if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._expect_join(group, member, now_ms)
                 raise Refused(ErrorCode.rebalance_in_progress, "A new rebalance is under way.")
         except Refused as refused:
@@ -217,9 +217,9 @@ class ClassicMembers:
         return [Answer(token, Struct(error_code=error))]
 
     def _must_rejoin(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """To follow a new epoch, to give partitions up, or to get those that others have given up by now."""
+        """To follow a new assignment, to give partitions up, or to get those that others have given up by now."""
         return (
-            member.epoch < group.epoch
+            member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         )
