@@ -16,8 +16,9 @@ from bench.group_members import MembersPlan
 from bench.session import Session
 
 _TOPIC_PARTITIONS = 1_000
-_COMMIT_CONNECTIONS = 8
-_COMMITS_IN_FLIGHT = 50
+# A connection's commits are answered one after the other, each when it is kept: many members commit at a time.
+_COMMIT_CONNECTIONS = 100
+_COMMITS_IN_FLIGHT = 5
 _COMMITS_PER_SECOND_MIN = Goal(20_000, is_lower_bound=True, is_absolute=True)
 
 FIGURES = (

@@ -104,6 +104,7 @@ class Feed(threading.Thread):
             {
                 "bootstrap.servers": node.bootstrap,
                 "enable.idempotence": True,
+                "max.in.flight.requests.per.connection": 1,
                 "log_level": 0,
                 "linger.ms": 2,
                 "message.timeout.ms": 120_000,

@@ -23,7 +23,7 @@ from tests.e2e.groups import (
 from tests.e2e.node import Node, wait_until
 
 ROUNDS = 50
-RESTARTS = 8
+RESTARTS = 5
 PARTITIONS = 6
 MEMBERS = 3
 TOPIC = "watched"

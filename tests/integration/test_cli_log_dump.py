@@ -55,7 +55,7 @@ def test_a_segment_is_printed_with_its_records(data: Path) -> None:
 def test_a_whole_data_directory_is_sound(data: Path) -> None:
     result = run("log", "dump", str(data))
     assert result.returncode == 0, result.stdout
-    for name in ("meta.properties", "partition.metadata", ".snapshot", "leader-epoch-checkpoint"):
+    for name in ("meta.properties", "partition.metadata", "recovery-point-offset-checkpoint"):
         assert name in result.stdout
 
 

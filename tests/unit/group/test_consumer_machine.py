@@ -236,7 +236,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """Left alone, the group settles: everything that is wanted is with one who wants it."""
         if not self.members:
             return
-        for _ in range(60):
+        for _ in range(90):
             self.coordinator.advance(1000)
             for member in self.members:
                 if isinstance(member, Consumer):

@@ -64,6 +64,13 @@ def test_a_second_instance_is_refused_while_the_first_is_there(coordinator: Coor
     assert static(coordinator, "a2", "a").heartbeat().error_code == ErrorCode.unreleased_instance_id
 
 
+def test_the_same_instance_may_try_again_when_an_answer_was_lost(coordinator: Coordinator) -> None:
+    first = static(coordinator, "a1", "a")
+    first.heartbeat(loses_answer=True)
+    assert first.heartbeat().error_code == ErrorCode.none
+    assert len(first.owned) == 6
+
+
 def test_the_instance_that_was_replaced_is_fenced(coordinator: Coordinator) -> None:
     first = static(coordinator, "a1", "a")
     first.heartbeat()

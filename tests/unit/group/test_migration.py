@@ -119,6 +119,10 @@ def test_when_the_last_member_of_the_new_protocol_leaves_the_group_is_classic_ag
     coordinator.restart()
     assert first.heartbeat().error_code == ErrorCode.none
     assert first.generation == generation
+    fourth = Consumer(coordinator, GROUP, "d", ["foo"])
+    assert fourth.heartbeat().error_message is None
+    settle(coordinator, first, second, fourth)
+    assert all_owned(first, second, fourth) == EVERYTHING
 
 
 def test_so_it_is_when_its_session_ends(coordinator: Coordinator) -> None:
@@ -225,10 +229,17 @@ def test_a_policy_against_downgrades_keeps_the_group_as_it_is() -> None:
 
 def test_what_a_custom_assignor_says_to_its_members_would_be_lost_so_it_stays_classic(coordinator: Coordinator) -> None:
     first = classic(coordinator, "a")
+    first.protocol = "custom"
     form(coordinator, first, user_data=b"for me")
     answer = Consumer(coordinator, GROUP, "b", ["foo"]).heartbeat()
     assert answer.error_code == ErrorCode.group_id_not_found
     assert "custom" in answer.error_message
+
+
+def test_what_the_assignors_that_come_with_clients_say_to_their_members_is_no_loss(coordinator: Coordinator) -> None:
+    first = classic(coordinator, "a")
+    form(coordinator, first, user_data=b"for me")
+    assert Consumer(coordinator, GROUP, "b", ["foo"]).heartbeat().error_code == ErrorCode.none
 
 
 def test_members_that_are_no_consumers_are_not_turned_over(coordinator: Coordinator) -> None:

@@ -12,7 +12,7 @@ from penstock.base.errors import ErrorCode, Refused
 from penstock.coordinator.effects import Append, CoordinatorRecord, Effect
 from penstock.coordinator.group.assignors import ASSIGNORS
 from penstock.coordinator.group.classic_state import ClassicGroup
-from penstock.coordinator.group.consumer_answers import described, heartbeat_answer, heartbeat_failed, not_described
+from penstock.coordinator.group.consumer_answers import described, heartbeat_answer, heartbeat_failed
 from penstock.coordinator.group.consumer_classic import ClassicMembers
 from penstock.coordinator.group.consumer_membership import Membership
 from penstock.coordinator.group.consumer_progress import Progress, Step
@@ -115,7 +115,8 @@ class ConsumerGroups:
         if request.member_epoch != 0:
             old = self._membership.find(group, member_id, request.instance_id)
             check_epoch(old, request.member_epoch, owned)
-        elif static is None:
+        elif static is None or static.member_id == member_id:
+            # The same process again: the answer to its first try was lost, or it was told to start anew.
             old = group.members.get(member_id, ConsumerMember(member_id))
             check_epoch(old, request.member_epoch, owned)
         else:
@@ -190,9 +191,9 @@ class ConsumerGroups:
     # ConsumerGroupDescribe
 
     def describe(self, group_id: str) -> Struct:
-        group = self._state.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            return not_described(group_id, is_known=group is not None)
+        """The caller has seen that it is a group of this kind."""
+        group = self._state.groups[group_id]
+        assert isinstance(group, ConsumerGroup)
         return described(group, self._offered_assignors())
 
     # The life of the shard
@@ -221,8 +222,4 @@ class ConsumerGroups:
                 self._membership.time_revocation(group.group_id, member, now_ms)
             if group.members and group.epoch > group.assignment_epoch:
                 self._progress.work_when_due(group, now_ms)
-        return []
-
-    def on_topics_changed(self, now_ms: int) -> list[Effect]:
-        """Nothing at once: every heartbeat looks whether the topics have changed since the group last did."""
         return []

@@ -36,13 +36,6 @@ def heartbeat_answer(token: int, member: ConsumerMember, interval_ms: int, tells
     return Answer(token, body)
 
 
-def not_described(group_id: str, is_known: bool) -> Struct:
-    message = f"Group {group_id} is not a consumer group." if is_known else f"Group {group_id} not found."
-    return Struct(
-        error_code=ErrorCode.group_id_not_found, error_message=message, group_id=group_id, group_state="", members=()
-    )
-
-
 def described(group: ConsumerGroup, assignors: Sequence[str]) -> Struct:
     return Struct(
         error_code=ErrorCode.none,

@@ -6,7 +6,6 @@ on in ticks; the group stays in its old epoch until it has ended.
 """
 
 from typing import NamedTuple
-from uuid import UUID
 
 from penstock.coordinator.effects import Append, CoordinatorRecord, Effect
 from penstock.coordinator.group import consumer_records
@@ -112,15 +111,9 @@ class Progress:
         group, member = step.group, step.member
         if not has_new_subscription and member.is_reconciled_to(target_epoch):
             return member
-
-        def is_free(topic_id: UUID, partition: int) -> bool:
-            # What the static member that it replaces had is its own now.
-            replaced_id = member.member_id if step.replaced is None else step.replaced.member_id
-            return group.is_free(topic_id, partition, member.member_id) or group.is_free(
-                topic_id, partition, replaced_id
-            )
-
-        goal = Goal(target_epoch, target, change.topic_ids(member), has_new_subscription, step.owned, is_free)
+        own_ids = (member.member_id,) if step.replaced is None else (member.member_id, step.replaced.member_id)
+        topics = change.topic_ids(member)
+        goal = Goal(target_epoch, target, topics, has_new_subscription, step.owned, group.owners_of, own_ids)
         moved = reconcile(member, goal)
         if moved != member:
             step.records.append(consumer_records.current_assignment(group.group_id, moved))

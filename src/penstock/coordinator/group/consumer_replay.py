@@ -33,10 +33,6 @@ def replay_into(group: ConsumerGroup, record: CoordinatorRecord) -> None:
     _REPLAY[type(record.key)](group, record.key, record.value)
 
 
-def is_consumer_group_record(record: CoordinatorRecord) -> bool:
-    return type(record.key) in _REPLAY
-
-
 def removes_group(record: CoordinatorRecord) -> bool:
     return record.value is None and isinstance(record.key, ConsumerGroupMetadataKey)
 

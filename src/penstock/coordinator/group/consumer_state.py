@@ -224,15 +224,13 @@ class ConsumerGroup:
             return self.target.get(member.member_id, {})
         return self.target.get(self.static_member_ids.get(member.instance_id, ""), {})
 
-    def is_free(self, topic_id: UUID, partition: int, member_id: str) -> bool:
-        """Whether the member may have the partition now."""
-        owner = self.owners.get(topic_id, {}).get(partition)
-        return owner is None or owner == member_id
+    def owners_of(self, topic_id: UUID) -> Mapping[int, str]:
+        return self.owners.get(topic_id, {})
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether a partition of its target is still with another member."""
         return any(
-            not self.is_free(topic_id, partition, member.member_id)
+            self.owners_of(topic_id).get(partition, member.member_id) != member.member_id
             for topic_id, partitions in self.target.get(member.member_id, {}).items()
             for partition in partitions
         )

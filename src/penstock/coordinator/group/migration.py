@@ -31,6 +31,9 @@ from penstock.coordinator.group.embedded_protocol import (
 from penstock.coordinator.group.records import ClassicMemberMetadata, ClassicProtocol
 from penstock.coordinator.group.state import ShardState
 
+# What these say to their members in an assignment's user data they can do without. Kafka turns such a group away too;
+# librdkafka's cooperative-sticky writes some whenever a member has had partitions before.
+_KNOWN_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _UPGRADING_POLICIES = ("upgrade", "bidirectional")
 _DOWNGRADING_POLICIES = ("downgrade", "bidirectional")
 
@@ -91,7 +94,7 @@ class Migration:
             subscription_bytes = member.protocols.get(classic.protocol or "") or next(iter(member.protocols.values()))
             subscription = read_subscription(subscription_bytes)
             assignment = read_assignment(member.assignment)
-            if assignment.has_user_data:
+            if assignment.has_user_data and classic.protocol not in _KNOWN_ASSIGNORS:
                 raise _not_upgraded(classic, "its assignor is a custom one whose user data would be lost")
             assigned: dict[UUID, dict[int, int]] = {}
             for topic_id, numbers in by_topic_id(assignment.partitions, self._state.topics).items():

@@ -25,7 +25,8 @@ from penstock.coordinator.group.consumer_state import ConsumerMember, EpochParti
 Owned = Mapping[UUID, Collection[int]]
 """The partitions that a member says it has."""
 
-IsFree = Callable[[UUID, int], bool]
+OwnersOf = Callable[[UUID], Mapping[int, str]]
+"""The members that have the partitions of a topic; what is not there is free."""
 
 
 class Goal(NamedTuple):
@@ -38,7 +39,9 @@ class Goal(NamedTuple):
     has_subscription_changed: bool
     owned: Owned | None
     """None when its request did not say."""
-    is_free: IsFree
+    owners_of: OwnersOf
+    own_ids: tuple[str, ...]
+    """The member's id, and that of the static member whose place it takes: what they have is its own."""
 
 
 def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
@@ -84,7 +87,8 @@ def _next(member: ConsumerMember, goal: Goal) -> ConsumerMember:
     waits = False
     for topic in goal.target:
         missing = _target_of_topic(goal, topic) - kept.get(topic, {}).keys()
-        free = [number for number in missing if goal.is_free(topic, number)]
+        owners = goal.owners_of(topic)
+        free = [number for number in missing if number not in owners or owners[number] in goal.own_ids]
         waits = waits or len(free) < len(missing)
         _put(kept, topic, ((number, goal.target_epoch) for number in sorted(free)))
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE

@@ -14,7 +14,7 @@ from penstock.coordinator.group.assignors import ASSIGNORS, Partitions
 from penstock.coordinator.group.consumer_change import Change
 from penstock.coordinator.group.consumer_state import ConsumerGroup
 
-SLICES_PER_CALL = 5
+SLICES_PER_CALL = 2
 RECORDS_PER_CALL = 200
 
 

@@ -88,18 +88,20 @@ def _release(
     """First what has no replica in the member's rack; then of the topics it has most of, so that it keeps some of each.
     Of each topic the highest numbers go."""
     rack = group.members[member_id].rack_id
+    left = {topic: sorted(partitions) for topic, partitions in mine.items()}
     far = [
         (topic, partition)
-        for topic in sorted(mine)
-        for partition in sorted(mine[topic], reverse=True)
-        if rack is not None and _is_elsewhere(group, topic, partition, rack)
+        for topic in sorted(left)
+        for partition in (reversed(left[topic]) if rack is not None else ())
+        if _is_elsewhere(group, topic, partition, rack or "")
     ]
     for topic, partition in far[:count]:
+        left[topic].remove(partition)
         mine[topic].remove(partition)
         yield topic, partition
     for _ in range(count - len(far)):
-        topic = max(mine, key=lambda topic: (len(mine[topic]), topic))
-        partition = max(mine[topic])
+        topic = max(left, key=lambda topic: (len(left[topic]), topic))
+        partition = left[topic].pop()
         mine[topic].remove(partition)
         yield topic, partition
 
