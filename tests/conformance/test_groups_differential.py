@@ -1,10 +1,8 @@
 """The same raw requests of consumer groups to Apache Kafka and to Penstock: the answers are the same, field by field.
 
-What may differ is below, each with its reason. Rebalances hang on sessions and timeouts of both brokers, so this is run
-by hand on a quiet machine: PENSTOCK_GROUP_DIFFERENTIAL=1.
+What may differ is below, each with its reason.
 """
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -21,15 +19,7 @@ from tests.conformance.test_differential import _gathered
 from tests.e2e.node import Node
 
 # One worker runs them all, so that Kafka is started once.
-pytestmark = [
-    pytest.mark.java,
-    pytest.mark.xdist_group("apache-kafka"),
-    pytest.mark.timeout(60),
-    pytest.mark.skipif(
-        not os.environ.get("PENSTOCK_GROUP_DIFFERENTIAL"),
-        reason="depends on timeouts of two brokers: set PENSTOCK_GROUP_DIFFERENTIAL=1 on a quiet machine",
-    ),
-]
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache-kafka")]
 
 assert all((groups_consumer, groups_offsets))
 

@@ -20,6 +20,8 @@ from tests.e2e.node import Node, wait_until
 
 MEMBER = Path(__file__).parent / "group_member.py"
 SESSION_MS = 700
+# Enough for the last few batches of a journal.
+_TAIL_BYTES = 8192
 # While the coordinator of a group is being made, or reads its log.
 _NOT_YET = (
     ErrorCode.coordinator_load_in_progress,
@@ -88,6 +90,15 @@ class MemberProcess:
         whole = self.journal.read_text().rpartition("\n")[0]
         lines = [line.split() for line in whole.splitlines()]
         return [Event(int(words[0]), words[1], tuple(map(int, words[2:]))) for words in lines]
+
+    def has_committed_since(self, time_ns: int) -> bool:
+        """It has partitions then, and not only in its own mind."""
+        if not self.journal.exists():
+            return False
+        with self.journal.open("rb") as journal:
+            journal.seek(max(0, self.journal.stat().st_size - _TAIL_BYTES))
+            lines = [line.split() for line in journal.read().split(b"\n")[1:-1]]
+        return any(words[1] == b"C" and int(words[0]) > time_ns for words in lines)
 
 
 class Feed(threading.Thread):

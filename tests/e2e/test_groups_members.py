@@ -3,6 +3,7 @@ read twice had not been committed before."""
 
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,18 @@ class Company:
         self.alive.append(member)
         return member
 
+    def at_work(self) -> list[MemberProcess]:
+        """At least two members that have partitions now."""
+        since_ns = time.monotonic_ns()
+        found: list[MemberProcess] = []
+
+        def are_at_work() -> bool:
+            found[:] = [member for member in self.alive if member.has_committed_since(since_ns)]
+            return len(found) > 1
+
+        wait_until(are_at_work, "two members have partitions")
+        return found
+
     def wait_for_progress(self) -> None:
         wait_for_progress(self.node, GROUP, TOPIC, PARTITIONS)
 
@@ -85,7 +98,7 @@ def test_nothing_is_skipped_when_members_are_killed_and_stopped(tmp_path: Path, 
     chance = random.Random(f"members {protocol}")
     with under_load(tmp_path, protocol) as company:
         for _ in range(ROUNDS):
-            victim = chance.choice(company.alive)
+            victim = chance.choice(company.at_work())
             if chance.random() < 0.5:
                 victim.kill9()
                 company.alive.remove(victim)

@@ -10,6 +10,7 @@ from penstock.protocol.messages import Struct
 from tests.conformance.cluster import CLOSED, Cluster, versions_of
 from tests.conformance.normalise import plain
 from tests.conformance.wire import Closed, Wire, correlation_id_of, decode_answer
+from tests.e2e.node import wait_until
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
@@ -232,6 +233,14 @@ class Groups:
     def member(self, group_id: str, word: str, **options: Any) -> "Member":
         return Member(self, group_id, word, **options)
 
+    def wait_for_state(self, group_id: str, state: str) -> None:
+        body = Struct(groups=[group_id])
+
+        def is_reached() -> bool:
+            return bool(self.cluster.ask_raw(DESCRIBE_GROUPS, 5, body).groups[0].group_state == state)
+
+        wait_until(is_reached, f"{group_id} is {state}", 20)
+
     def prepare(self, topic: str | None = None, partitions: int = 1) -> uuid.UUID | None:
         """There is an offsets topic, with a coordinator that has loaded it, and `topic` if wanted."""
         for _ in range(600):
@@ -308,6 +317,10 @@ class Member:
     def heartbeat(self, version: int = 4) -> Any:
         body = heartbeat_of(self.group_id, *self.identity, **self._instance())
         return self.groups.shown(self.wire.ask(HEARTBEAT, version, body))
+
+    def wait_for_news(self) -> None:
+        """Until it is told that a rebalance goes on."""
+        wait_until(lambda: bool(self.heartbeat()["error_code"] == "rebalance_in_progress"), "there is a rebalance", 20)
 
     def leave(self, version: int = 5) -> Any:
         body = leave_of(self.group_id, (self.member_id, self.options.get("instance_id")))

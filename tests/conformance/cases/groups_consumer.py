@@ -303,7 +303,6 @@ def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
         groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocol_type="connect")),
         groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[])),
         groups.ask_all_versions(JOIN_GROUP, join_of(group_id, "stranger", protocols=[("range", subscription("x"))])),
-        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, "me", protocols=[("range", subscription("x"))])),
         groups.ask_all_versions(HEARTBEAT, heartbeat_of(group_id, "me", member.epoch)),
         groups.ask_all_versions(HEARTBEAT, heartbeat_of(group_id, "stranger", member.epoch)),
         groups.ask_all_versions(SYNC_GROUP, sync_of(group_id, "me", member.epoch)),
@@ -311,6 +310,25 @@ def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
         groups.ask_all_versions(LEAVE_GROUP, leave_of(group_id, ("stranger", None), ("", "nobody")), first=3),
         groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report_of(group_id, "me", member.epoch)),
     ]
+
+
+@group_case
+def the_last_reporter_turns_classic(groups: Groups) -> Any:
+    """With its own member id: the group has no member of the new protocol any more, so it turns classic, too."""
+    groups.count_epochs_from_one()
+    groups.prepare("turncoat-topic", 2)
+    answers: list[Any] = []
+    protocols = [("range", subscription("turncoat-topic"))]
+    for group_id, others in (("turncoat-alone", []), ("turncoat-joined", ["other"])):
+        member = Reporter(groups, group_id, "me")
+        member.join("turncoat-topic")
+        settle(groups, member)
+        for member_id in (*others, "me"):
+            answers.append(groups.ask_all_versions(JOIN_GROUP, join_of(group_id, member_id, protocols=protocols)))
+        answers.append(listed(groups, group_id))
+        report = report_of(group_id, "me", member.epoch)
+        answers.append(groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report)["error_code"])
+    return answers
 
 
 @group_case
@@ -325,7 +343,7 @@ def a_classic_member_of_a_consumer_group(groups: Groups) -> Any:
         answers += [classic.join(), classic.sync()]
         wait_until(lambda: bool(new.report()) and sum(len(part) for _, part in new.owned) == 2, "half is let go")
         new.report()
-        wait_until(lambda: classic.heartbeat()["error_code"] == "rebalance_in_progress", "there is news")
+        classic.wait_for_news()
         answers += [classic.join(), classic.sync(), classic.heartbeat()]
         answers.append(settle(groups, new))
         answers.append(groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[group_id])))
@@ -349,7 +367,7 @@ def a_classic_group_is_taken_over(groups: Groups) -> Any:
         answers.append(new.join("upgrade"))
         kind = listed(groups, group_id)
         answers.append(kind)
-        wait_until(lambda: classic.heartbeat()["error_code"] == "rebalance_in_progress", "there is news")
+        classic.wait_for_news()
         answers += [classic.join(), classic.sync()]
         answers.append(groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report_of(group_id, "new", -1)))
         answers.append(listed(groups, group_id))

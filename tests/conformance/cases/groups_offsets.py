@@ -114,8 +114,7 @@ def commits_of_members(groups: Groups) -> Any:
         commit(("", -1))
         commit(first.identity, "an-instance")
         second.send_join()
-        while first.heartbeat()["error_code"] == "none":
-            continue
+        first.wait_for_news()
         # While the group comes together anew the generation still holds.
         commit(first.identity)
         first.join()

@@ -230,6 +230,8 @@ class _Parser:
         return count_min, count_max
 
     def _group(self, depth: int) -> Node | None:
+        # Flags that a group begins with, or sets within, end with it.
+        ignores_case = self.ignores_case
         if self._take("?"):
             if self._take("P<") or (
                 self.text.startswith("<", self.position)
@@ -241,7 +243,6 @@ class _Parser:
                     raise PatternError("invalid group name")
             elif not self._flags():
                 return None
-        ignores_case = self.ignores_case
         node = self.choice(depth + 1)
         self.ignores_case = ignores_case
         if not self._take(")"):
