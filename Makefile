@@ -36,7 +36,7 @@ bench: env
 
 lock:
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-		--python-version 3.11 --extra dev pyproject.toml --output-file requirements.lock
+		--python-version 3.11 --extra dev --extra spark pyproject.toml --output-file requirements.lock
 
 clean:
 	@rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
