@@ -166,6 +166,7 @@ class Coordinator:
             if isinstance(effect, Append):
                 self._append(effect, producer_id)
             else:
+                assert isinstance(effect, Answer), "groups send no messages"
                 self._answer(effect)
 
     def _append(self, append: Append, producer_id: int) -> None:

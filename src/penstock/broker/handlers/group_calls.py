@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Broker, RequestContext
-from penstock.broker.group_coordinator import ShardRunner
+from penstock.broker.group_coordinator import GroupRunner
 from penstock.coordinator.effects import Answer, Effect
 from penstock.coordinator.group import requests
 from penstock.coordinator.group.shard import GroupShard
@@ -31,7 +31,7 @@ async def ask(broker: Broker, context: RequestContext, group_id: str, method: Me
     return await _ask_runner(broker.groups.runner_of(group_id), context, method, request)
 
 
-async def _ask_runner(runner: ShardRunner, context: RequestContext, method: Method, request: Any) -> Struct:
+async def _ask_runner(runner: GroupRunner, context: RequestContext, method: Method, request: Any) -> Struct:
     who = caller(context)
     return await runner.handle(lambda shard, token, now_ms: method(shard, token, request, who, now_ms))
 
@@ -48,7 +48,7 @@ async def ask_each(
     """One answer for each of `group_ids`, in their order. `share` makes the request of one shard from the positions of
     its groups, `refuse` the answer for a group that has no coordinator here, `answers_of` the list in an answer."""
     results: list[Struct | None] = [None] * len(group_ids)
-    by_runner: dict[ShardRunner, list[int]] = {}
+    by_runner: dict[GroupRunner, list[int]] = {}
     for position, group_id in enumerate(group_ids):
         try:
             by_runner.setdefault(broker.groups.runner_of(group_id), []).append(position)

@@ -8,10 +8,8 @@ marker fell, since compaction may take away the record in between.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.coordinator.effects import CoordinatorRecord
+from penstock.coordinator.effects import NO_PRODUCER_ID, CoordinatorRecord
 from penstock.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
-
-NO_PRODUCER_ID = -1
 
 
 class Committed(NamedTuple):

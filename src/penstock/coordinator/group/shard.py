@@ -14,12 +14,12 @@ from typing import Any
 
 from penstock.base.errors import ErrorCode
 from penstock.base.ports import Random
-from penstock.coordinator.effects import Answer, Append, CoordinatorRecord, Effect
+from penstock.coordinator.effects import NO_PRODUCER_ID, Answer, Append, CoordinatorRecord, Effect
 from penstock.coordinator.group.classic import ClassicGroups
 from penstock.coordinator.group.classic_state import ClassicGroup
 from penstock.coordinator.group.consumer import ConsumerGroups
 from penstock.coordinator.group.offset_commits import OffsetCommits
-from penstock.coordinator.group.offset_store import NO_PRODUCER_ID, OffsetStore
+from penstock.coordinator.group.offset_store import OffsetStore
 from penstock.coordinator.group.offsets import Offsets
 from penstock.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
 from penstock.coordinator.group.requests import Eviction, RequestContext, Settings, TopicsView

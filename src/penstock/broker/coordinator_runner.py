@@ -1,0 +1,247 @@
+"""The shell around one coordinator shard: the part that group and transaction coordinators have in common.
+
+A runner replays its partition's log into a shard, hands it requests and the passing of time, and performs the effects
+in order. Records are replayed at once and appended at the end of the event loop's turn, all that came in it as one
+batch (but for those of transactions, which need a batch of their own); answers and messages leave when the log that
+they rest on is committed. If an append fails, the shard is thrown away and loaded anew; whoever waits is told to look
+for the coordinator again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import Bytes, DiskError
+from penstock.broker.log_reader import read_batches
+from penstock.cluster.partition.partition import Partition
+from penstock.coordinator.effects import NO_PRODUCER_ID, Answer, Append, CoordinatorRecord, Effect, Send
+from penstock.log.log import Flush
+from penstock.log.producer_state import read_end_marker
+from penstock.protocol.batch import TRANSACTIONAL
+from penstock.protocol.messages import Struct
+from penstock.protocol.records import Record, build_batch, iterate_records
+
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+log = logging.getLogger("penstock.coordinators")
+
+_BATCHES_PER_TURN = 200
+_RELOAD_SECONDS = 1.0
+
+
+class Shard(Protocol):
+    """What every coordinator core offers; its own requests come on top."""
+
+    def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None: ...
+    def replay_transaction_end(self, producer_id: int, is_committed: bool) -> None: ...
+    def on_loaded(self, now_ms: int) -> list[Effect]: ...
+    def tick(self, now_ms: int) -> list[Effect]: ...
+    def next_deadline_ms(self) -> int | None: ...
+
+
+S = TypeVar("S", bound=Shard)
+
+# What a request asks of its shard, with the token of its answer and the time.
+Invoke = Callable[[S, int, int], list[Effect]]
+
+
+class ShardKind(NamedTuple, Generic[S]):
+    """What tells the shards of one kind of coordinator from those of another."""
+
+    make: Callable[[], S]
+    encode: Callable[[CoordinatorRecord], tuple[bytes, bytes | None]]
+    decode: Callable[[Bytes, Bytes | None], CoordinatorRecord | None]
+    # Performs one `Send`; it may call back into the runner at once.
+    send: Callable[["CoordinatorRunner[S]", Any], None]
+
+
+class CoordinatorRunner(Generic[S]):
+    def __init__(self, broker: "Broker", partition: Partition, kind: ShardKind[S]) -> None:
+        self.partition = partition
+        self._broker = broker
+        self._kind = kind
+        self._loop = asyncio.get_running_loop()
+        # None while it is being loaded.
+        self._shard: S | None = None
+        self._tokens = count()
+        self._waiting: dict[int, asyncio.Future[Struct]] = {}
+        # Of this turn of the loop: replayed but not yet in the log, and what may leave when they are.
+        self._unwritten: list[Append] = []
+        self._unsent: list[Answer | Send] = []
+        self._is_write_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline_ms: int | None = None
+        self._loading = self._loop.create_task(self._load())
+
+    def handle(self, invoke: Invoke[S]) -> "asyncio.Future[Struct]":
+        """The answer, once it is committed. Raises Refused, and so may the future."""
+        shard = self._shard
+        if shard is None:
+            raise Refused(ErrorCode.coordinator_load_in_progress, "the coordinator is reading its log")
+        token = next(self._tokens)
+        future: asyncio.Future[Struct] = self._loop.create_future()
+        self._waiting[token] = future
+        self._perform(invoke(shard, token, self._broker.clock.now_ms()))
+        return future
+
+    def tell(self, invoke: Callable[[S, int], list[Effect]]) -> None:
+        """For news that nobody waits for an answer to. While the log is being read there is nobody to be told."""
+        if self._shard is not None:
+            self._perform(invoke(self._shard, self._broker.clock.now_ms()))
+
+    @property
+    def shard(self) -> S | None:
+        return self._shard
+
+    def stop(self) -> None:
+        self._loading.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _load(self) -> None:
+        shard = self._kind.make()
+        try:
+            for turn, (header, batch) in enumerate(read_batches(self.partition.log)):
+                if header.is_control:
+                    marker = read_end_marker(batch, header)
+                    if marker is not None:
+                        shard.replay_transaction_end(header.producer_id, not marker.is_abort)
+                    continue
+                producer_id = header.producer_id if header.attributes & TRANSACTIONAL else NO_PRODUCER_ID
+                for record in iterate_records(batch, header):
+                    decoded = None if record.key is None else self._kind.decode(record.key, record.value)
+                    if decoded is not None:
+                        shard.replay(decoded, producer_id)
+                if turn % _BATCHES_PER_TURN == 0:
+                    # Others are served while a long log is read.
+                    await asyncio.sleep(0)
+        except DiskError as problem:
+            log.error("%s cannot be read, what it keeps has no coordinator: %s", self.partition.name, problem)
+            self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
+            return
+        self._shard = shard
+        self._perform(shard.on_loaded(self._broker.clock.now_ms()))
+
+    def _reload(self) -> None:
+        self._loading = self._loop.create_task(self._load())
+
+    def _perform(self, effects: list[Effect]) -> None:
+        shard = self._shard
+        assert shard is not None
+        if effects and not self._is_write_due:
+            self._is_write_due = True
+            self._loop.call_soon(self.write)
+        for effect in effects:
+            if isinstance(effect, Append):
+                for record in effect.records:
+                    shard.replay(record, effect.producer_id)
+                self._unwritten.append(effect)
+            else:
+                self._unsent.append(effect)
+        self._schedule()
+
+    def write(self) -> None:
+        """Ends the turn: its records go to the log, and its answers on their way."""
+        self._is_write_due = False
+        appends, self._unwritten = self._unwritten, []
+        unsent, self._unsent = self._unsent, []
+        if appends:
+            now_ms = self._broker.clock.now_ms()
+            try:
+                for append in _joined(appends):
+                    self.partition.append_own(self._batch_of(append, now_ms), now_ms)
+            except DiskError as problem:
+                self._fail(problem)
+                return
+        if not unsent:
+            return
+        partition_log = self.partition.log
+        if not self.partition.must_sync or partition_log.recovery_point >= partition_log.log_end_offset:
+            self._release(unsent)
+            return
+        flush = partition_log.flush()
+        self._broker.group_commit.submit(flush.files, lambda problem: self._synced(problem, flush, unsent))
+
+    def _batch_of(self, append: Append, now_ms: int) -> bytearray:
+        records = [Record(delta, now_ms, *self._kind.encode(record)) for delta, record in enumerate(append.records)]
+        if append.producer_id == NO_PRODUCER_ID:
+            return build_batch(records)
+        return build_batch(
+            records,
+            attributes=TRANSACTIONAL,
+            producer_id=append.producer_id,
+            producer_epoch=append.producer_epoch,
+        )
+
+    def _synced(self, problem: DiskError | None, flush: Flush, unsent: list[Answer | Send]) -> None:
+        if problem is not None:
+            self.partition.has_failed = True
+            self._fail(problem)
+            return
+        self.partition.log.mark_flushed(flush)
+        self._release(unsent)
+
+    def _release(self, unsent: list[Answer | Send]) -> None:
+        for effect in unsent:
+            if isinstance(effect, Send):
+                self._kind.send(self, effect.message)
+                continue
+            future = self._waiting.pop(effect.token, None)
+            if future is not None and not future.done():
+                future.set_result(effect.body)
+
+    def _fail(self, problem: DiskError) -> None:
+        log.error("%s cannot be written, its coordinator is loaded anew: %s", self.partition.name, problem)
+        self._shard = None
+        self._unwritten, self._unsent = [], []
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(
+                    Refused(ErrorCode.coordinator_not_available, "the coordinator could not keep its state")
+                )
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
+
+    def _schedule(self) -> None:
+        assert self._shard is not None
+        deadline_ms = self._shard.next_deadline_ms()
+        if self._timer is not None:
+            if deadline_ms == self._timer_deadline_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self._timer_deadline_ms = deadline_ms
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self._broker.clock.now_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.tell(lambda shard, now_ms: shard.tick(now_ms))
+
+
+def _joined(appends: list[Append]) -> list[Append]:
+    """Neighbours that belong to no transaction, as one."""
+    joined: list[Append] = []
+    for append in appends:
+        last = joined[-1] if joined else None
+        if last is not None and last.producer_id == append.producer_id == NO_PRODUCER_ID:
+            last.records.extend(append.records)
+        else:
+            joined.append(append._replace(records=list(append.records)))
+    return joined
+
+
+def partition_of(key: str, partition_count: int) -> int:
+    """Where Kafka puts a group or a transactional id: Java's hash, over UTF-16 code units, without its sign."""
+    code = 0
+    data = key.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(data), 2):
+        code = (31 * code + (data[position] << 8 | data[position + 1])) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % partition_count
