@@ -1,6 +1,5 @@
 """Apache Kafka beside our broker, where Java and the jars are there."""
 
-import os
 import shutil
 from collections.abc import Iterator
 
@@ -32,7 +31,3 @@ def java_tools() -> Iterator[JavaTools]:
     tools = JavaTools()
     yield tools
     tools.close()
-
-
-# Rebalances hang on sessions and timeouts of both brokers, so groups are compared by hand, on a quiet machine.
-collect_ignore = [] if os.environ.get("PENSTOCK_GROUP_DIFFERENTIAL") else ["test_groups_differential.py"]

@@ -67,6 +67,24 @@ class Reporter:
         return self.groups.shown(answer)
 
 
+def prepare(groups: Groups, topic: str, partitions: int = 1) -> uuid.UUID:
+    """A topic that the coordinator knows of already, which may be a moment after its creation was answered: else a
+    member that joins has an epoch without partitions first, on one of the two brokers."""
+    topic_id = groups.prepare(topic, partitions)
+    assert topic_id is not None
+    scout = Reporter(groups, f"scouts-of-{topic}", "scout")
+    scout.join(topic)
+
+    def has_found_it() -> bool:
+        scout.report()
+        return bool(scout.owned)
+
+    wait_until(has_found_it, f"the coordinator knows {topic}")
+    scout.epoch = -1
+    scout.report()
+    return topic_id
+
+
 def described(groups: Groups, *group_ids: str) -> Any:
     return groups.ask_all_versions(
         CONSUMER_GROUP_DESCRIBE, Struct(group_ids=group_ids, include_authorized_operations=True)
@@ -90,7 +108,7 @@ def settle(groups: Groups, *members: Reporter) -> Any:
 @group_case
 def a_reporting_member_alone(groups: Groups) -> Any:
     groups.count_epochs_from_one()
-    groups.prepare("solo", 3)
+    prepare(groups, "solo", 3)
     answers = []
     for version in BEATS:
         group_id = f"solo-{version}"
@@ -116,7 +134,7 @@ def members_share_and_hand_over(groups: Groups) -> Any:
     answers = []
     for assignor in ("uniform", "range"):
         topic = f"shared-{assignor}"
-        groups.prepare(topic, 5)
+        prepare(groups, topic, 5)
         one, two = (Reporter(groups, topic, word, assignor=assignor) for word in ("one", "two"))
         answers.append(one.join(topic))
         settle(groups, one)
@@ -141,8 +159,7 @@ def members_share_and_hand_over(groups: Groups) -> Any:
 @group_case
 def reports_with_bad_input(groups: Groups) -> Any:
     groups.count_epochs_from_one()
-    topic_id = groups.prepare("reported", 2)
-    assert topic_id is not None
+    topic_id = prepare(groups, "reported", 2)
     fresh: dict[str, Any] = {"topics": ["reported"], "owned": [], "rebalance_ms": 30_000}
     bodies = {
         "no group": report_of("", "me", 0, **fresh),
@@ -177,7 +194,7 @@ def reports_with_bad_input(groups: Groups) -> Any:
 
 @group_case
 def subscriptions_of_odd_kinds(groups: Groups) -> Any:
-    groups.prepare("odd-topic", 2)
+    prepare(groups, "odd-topic", 2)
     answers = []
     odd: list[dict[str, Any]] = [
         {"topics": []},
@@ -214,7 +231,7 @@ def subscriptions_of_odd_kinds(groups: Groups) -> Any:
 @group_case
 def epochs_of_members_are_checked(groups: Groups) -> Any:
     groups.count_epochs_from_one()
-    topic_id = groups.prepare("epochs-of-members", 2)
+    topic_id = prepare(groups, "epochs-of-members", 2)
     assert topic_id is not None
     group_id = "epochs-of-members"
     member = Reporter(groups, group_id, "me")
@@ -260,7 +277,7 @@ def epochs_of_members_are_checked(groups: Groups) -> Any:
 @group_case
 def static_reporters(groups: Groups) -> Any:
     groups.count_epochs_from_one()
-    groups.prepare("static-new", 2)
+    prepare(groups, "static-new", 2)
     answers = []
     for version in BEATS:
         group_id = f"static-new-{version}"
@@ -293,7 +310,7 @@ def describe_consumer_groups_that_are_none(groups: Groups) -> Any:
 @group_case
 def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
     groups.count_epochs_from_one()
-    groups.prepare("mixed-topic", 2)
+    prepare(groups, "mixed-topic", 2)
     group_id = "mixed"
     member = Reporter(groups, group_id, "me")
     member.join("mixed-topic")
@@ -316,7 +333,7 @@ def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
 def the_last_reporter_turns_classic(groups: Groups) -> Any:
     """With its own member id: the group has no member of the new protocol any more, so it turns classic, too."""
     groups.count_epochs_from_one()
-    groups.prepare("turncoat-topic", 2)
+    prepare(groups, "turncoat-topic", 2)
     answers: list[Any] = []
     protocols = [("range", subscription("turncoat-topic"))]
     for group_id, others in (("turncoat-alone", []), ("turncoat-joined", ["other"])):
@@ -335,7 +352,7 @@ def the_last_reporter_turns_classic(groups: Groups) -> Any:
 def a_classic_member_of_a_consumer_group(groups: Groups) -> Any:
     """It joins, is given its share by SyncGroup, lets go when told to, and leaves."""
     groups.count_epochs_from_one()
-    groups.prepare("bridge", 4)
+    prepare(groups, "bridge", 4)
     group_id = "bridge-group"
     new = Reporter(groups, group_id, "new")
     answers: list[Any] = [new.join("bridge"), settle(groups, new)]
@@ -357,7 +374,7 @@ def a_classic_member_of_a_consumer_group(groups: Groups) -> Any:
 @group_case
 def a_classic_group_is_taken_over(groups: Groups) -> Any:
     """Online upgrade: the first reporter changes the group; the last one leaving changes it back."""
-    topic_id = groups.prepare("upgrade", 2)
+    topic_id = prepare(groups, "upgrade", 2)
     assert topic_id is not None
     group_id = "upgrade-group"
     answers: list[Any] = []
@@ -377,7 +394,7 @@ def a_classic_group_is_taken_over(groups: Groups) -> Any:
 
 @group_case
 def a_group_that_cannot_be_taken_over(groups: Groups) -> Any:
-    groups.prepare("foreign-topic")
+    prepare(groups, "foreign-topic")
     answers = []
     with (
         groups.member("foreign-type", "A", protocol_type="connect") as other,
@@ -403,7 +420,7 @@ def a_group_that_cannot_be_taken_over(groups: Groups) -> Any:
 
 @group_case
 def an_empty_consumer_group_turns_classic(groups: Groups) -> Any:
-    groups.prepare("turning", 1)
+    prepare(groups, "turning", 1)
     group_id = "turning-group"
     answers: list[Any] = []
     new = Reporter(groups, group_id, "new")
@@ -421,7 +438,7 @@ def an_empty_consumer_group_turns_classic(groups: Groups) -> Any:
 @group_case
 def consumer_group_ids_too_long_for_the_log(groups: Groups) -> Any:
     groups.count_epochs_from_one()
-    groups.prepare("long-new")
+    prepare(groups, "long-new")
     return [
         groups.ask_all_versions(CONSUMER_GROUP_HEARTBEAT, first_report_of(LONG_ID, "me", "long-new")),
         groups.ask_all_versions(CONSUMER_GROUP_HEARTBEAT, first_report_of("long-member", LONG_ID, "long-new")),
