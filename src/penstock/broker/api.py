@@ -1,6 +1,6 @@
 """How a handler meets the broker: one declaration per API key feeds the router, ApiVersions and the support table."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from penstock.broker.broker import Broker
@@ -24,7 +24,7 @@ class RequestContext(NamedTuple):
         return self.connection.local_address
 
 
-Handle = Callable[[Broker, RequestContext, Any], Struct | Awaitable[Struct]]
+Handle = Callable[[Broker, RequestContext, Any], Struct | Coroutine[Any, None, Struct]]
 Answer = Deferred | Iterable[Part] | None
 # Version, correlation id, the frame and the position of the body in it.
 HandleFrame = Callable[[Broker, Connection, int, int, memoryview, int], Answer]

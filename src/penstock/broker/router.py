@@ -1,12 +1,11 @@
 """From a frame to its handler. `APIS` is the one list of what this broker serves."""
 
-import asyncio
 import logging
-from collections.abc import Awaitable
 
 from penstock.broker.api import Answer, Api, HotApi, RequestContext
 from penstock.broker.broker import Broker
 from penstock.broker.connection import Connection, Deferred
+from penstock.broker.eager import run_eagerly
 from penstock.broker.handlers import (
     api_00_produce,
     api_01_fetch,
@@ -86,8 +85,6 @@ class Router:
         self._apis = {api.key: api for api in APIS}
         # By API key and version; filled as clients ask, because knowing it takes loading the version's schema.
         self._flexible: dict[tuple[int, int], bool] = {}
-        # asyncio keeps only weak references to tasks.
-        self._tasks: set[asyncio.Task[None]] = set()
         broker.served_apis = APIS
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Answer:
@@ -129,16 +126,21 @@ class Router:
         if isinstance(result, Struct):
             return [encode_response(api.key, context.version, correlation_id, result)]
         deferred = Deferred()
-        task = asyncio.ensure_future(self._finish(api, context.version, correlation_id, result, deferred))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return deferred
+        is_later = False
 
-    async def _finish(
-        self, api: Api, version: int, correlation_id: int, result: Awaitable[Struct], deferred: Deferred
-    ) -> None:
-        try:
-            deferred.complete([encode_response(api.key, version, correlation_id, await result)])
-        except Exception:
-            log.exception("%s version %d met a defect in the broker", api.name, version)
-            deferred.fail("see the error above")
+        def finish(answer: Struct | None, problem: BaseException | None) -> None:
+            try:
+                if problem is not None:
+                    raise problem
+                assert answer is not None
+                deferred.complete([encode_response(api.key, context.version, correlation_id, answer)])
+            except Exception:
+                if not is_later:
+                    # The connection is waiting for us, and knows what to do with it.
+                    raise
+                log.exception("%s version %d met a defect in the broker", api.name, context.version)
+                deferred.fail("see the error above")
+
+        run_eagerly(result, finish)
+        is_later = True
+        return deferred

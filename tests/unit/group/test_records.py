@@ -2,7 +2,7 @@ import subprocess
 import types
 import typing
 import uuid
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +280,11 @@ def _one_of_each() -> list[CoordinatorRecord]:
             records.ConsumerGroupRegularExpressionValue(topics=("t",), version=1, timestamp=1000),
         ),
     ]
+
+
+@given(key=parts(records.OffsetCommitKey), value=parts(records.OffsetCommitValue))
+@settings(max_examples=100, deadline=None)
+def test_the_short_way_of_commits_gives_the_bytes_of_the_schema(key: Any, value: Any) -> None:
+    value = replace(value, expire_timestamp=-1)
+    expected = (1).to_bytes(2) + encode_part(key, 0), (4).to_bytes(2) + encode_part(value, 4)
+    assert encode_record(CoordinatorRecord(key, value)) == expected

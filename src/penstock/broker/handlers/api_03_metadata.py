@@ -14,7 +14,7 @@ is never sent.
 """
 
 import uuid
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
@@ -36,7 +36,7 @@ _VERSION_WITH_TOPIC_IDS = 12
 _VERSIONS_WITH_USELESS_IDS = (10, 11)
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Struct | Awaitable[Struct]:
+def handle(broker: Broker, context: RequestContext, request: Any) -> Struct | Coroutine[Any, None, Struct]:
     if context.version in _VERSIONS_WITH_USELESS_IDS and any(
         topic.topic_id is not None or topic.name is None for topic in request.topics or ()
     ):

@@ -4,6 +4,7 @@ A key opens with a 16-bit number that says which record it is; a value opens wit
 value takes the key's state away. Values are written in the version that Kafka 4.3 writes and read in all it reads.
 """
 
+from struct import Struct
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from penstock.coordinator.group.record_schema import (
     structure,
 )
 from penstock.protocol.messages import Malformed
+from penstock.protocol.primitives import uvarint
 
 _NEVER = ANY_VERSION
 
@@ -217,17 +219,39 @@ _CLASSES: dict[int, tuple[type[RecordPart], type[RecordPart]]] = {
 }
 # Key 0 is how Kafka before 0.9 wrote committed offsets; the bytes after it are those of key 1.
 _LEGACY_OFFSET_COMMIT = 0
+_INT16, _INT32, _INT64, _INT16_PAIR = Struct(">h"), Struct(">i"), Struct(">q"), Struct(">hh")
+_COMMIT_HEAD = Struct(">hqi")
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Key and value as they stand in the log."""
     key: Any = record.key
     value: Any = record.value
+    if type(value) is OffsetCommitValue and value.expire_timestamp == -1:
+        return _encode_commit(key, value)
     key_bytes = key.__api_key__.to_bytes(2) + encode_part(key, 0)
     if value is None:
         return key_bytes, None
     version = _version_to_write(value)
     return key_bytes, version.to_bytes(2) + encode_part(value, version)
+
+
+def _encode_commit(key: OffsetCommitKey, value: OffsetCommitValue) -> tuple[bytes, bytes]:
+    """The same bytes as from the schemas. Hot: groups commit all the time, and little else is ever written."""
+    group, topic, metadata = key.group.encode(), key.topic.encode(), value.metadata.encode()
+    key_bytes = b"".join(
+        (_INT16_PAIR.pack(1, len(group)), group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition))
+    )
+    topic_id = value.topic_id
+    return key_bytes, b"".join(
+        (
+            _COMMIT_HEAD.pack(4, value.offset, value.leader_epoch),
+            uvarint(len(metadata) + 1),
+            metadata,
+            _INT64.pack(value.commit_timestamp),
+            b"\0" if topic_id is None else b"\x01\0\x10" + topic_id.bytes,
+        )
+    )
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> CoordinatorRecord | None:
