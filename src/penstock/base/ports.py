@@ -38,6 +38,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def modified_ms(self) -> int:
+        """When its bytes last changed, in wall-clock milliseconds. Raises MissingFile."""
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:

@@ -1,7 +1,7 @@
 """Kafka's small text files, parsed and formatted; reading and writing them is the caller's.
 
 Checkpoints have a version line (0), a line with the number of entries, then one entry a line:
-    topic partition offset   in recovery-point-offset-, log-start-offset- and replication-offset-checkpoint
+    topic partition offset   in {recovery-point,log-start,replication,cleaner}-offset-checkpoint
     epoch start_offset       in leader-epoch-checkpoint
 `partition.metadata` ties a partition's directory to its topic id; `meta.properties` ties a data directory to its node.
 """
@@ -16,8 +16,10 @@ from uuid import UUID
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS_FILE = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
+HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 
 TopicPartition = tuple[str, int]
 

@@ -57,5 +57,15 @@ class LogConfig:
     def is_compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is closed. What must be compacted in time must not stay active longer."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
 
 _SETTING_NAMES = tuple((each.name, each.metadata["setting"]) for each in fields(LogConfig))

@@ -48,6 +48,11 @@ class OffsetIndex:
         slot = bisect_right(self._entries, (offset - self.base_offset) << 32 | _POSITION_MASK) - 1
         return self._entries[slot] & _POSITION_MASK if slot >= 0 else 0
 
+    def offset_from(self, position: int) -> int | None:
+        """The offset of the first entry at or beyond `position`; None if there is none."""
+        slot = bisect_left(self._entries, position, key=_position_of)
+        return self.base_offset + (self._entries[slot] >> 32) if slot < len(self._entries) else None
+
     def last_entry(self) -> tuple[int, int] | None:
         """(offset, position)."""
         if not self._entries:
@@ -63,6 +68,10 @@ class OffsetIndex:
         if sys.byteorder == "little":
             entries.byteswap()
         return entries.tobytes()
+
+
+def _position_of(entry: int) -> int:
+    return entry & _POSITION_MASK
 
 
 class TimeIndex:
@@ -146,6 +155,20 @@ def search_offset_index(file: File, base_offset: int, offset: int) -> int:
     """OffsetIndex.lookup on a sealed segment's file."""
     _, position = _last_entry_at_or_below(file, OFFSET_ENTRY, offset - base_offset) or (0, 0)
     return position
+
+
+def search_offset_index_by_position(file: File, base_offset: int, position: int) -> int | None:
+    """OffsetIndex.offset_from on a sealed segment's file."""
+    low, high = 0, file.size() // OFFSET_ENTRY.size
+    found = None
+    while low < high:
+        middle = (low + high) // 2
+        relative_offset, found_position = OFFSET_ENTRY.unpack(file.read(middle * OFFSET_ENTRY.size, OFFSET_ENTRY.size))
+        if found_position < position:
+            low = middle + 1
+        else:
+            high, found = middle, base_offset + relative_offset
+    return found
 
 
 def search_time_index(file: File, base_offset: int, timestamp: int) -> tuple[int, int]:

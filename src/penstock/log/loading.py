@@ -12,10 +12,11 @@ from typing import NamedTuple
 from penstock.base.ports import Disk, MissingFile
 from penstock.log.checkpoints import BadCheckpoint
 from penstock.log.config import LogConfig
+from penstock.log.end_marker import read_end_marker
 from penstock.log.epochs import FILE_NAME as EPOCHS_FILE
 from penstock.log.epochs import EpochCache
 from penstock.log.producer_snapshot import CorruptSnapshot, encode_snapshot, state_from_snapshot
-from penstock.log.producer_state import ProducerState, read_end_marker
+from penstock.log.producer_state import ProducerState
 from penstock.log.scan import holds_valid_batch, scan_headers, valid_batches
 from penstock.log.segment import (
     DELETED_SUFFIX,
@@ -128,6 +129,8 @@ class Loader:
         self._rebuild_missing_indexes(first)
         producers = self._replay_producers(self._segments[first].base_offset) or ProducerState()
         epochs = self._read_epochs(first)
+        # The file may be from before a truncation: what is read anew says which epochs are there.
+        epochs.truncate_from_end(self._segments[first].base_offset)
         end_offset = self._segments[first].base_offset
         for slot in range(first, len(self._segments)):
             segment = self._segments[slot]
@@ -160,7 +163,7 @@ class Loader:
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                replay_batch(producers, segment, header, batch)
+                _replay_batch(producers, segment, header, batch, self._now_ms)
             next_offset = header.last_offset + 1
             valid_bytes = position + header.size
         return next_offset, valid_bytes
@@ -256,14 +259,14 @@ class Loader:
         return epochs
 
 
-def replay_batch(state: ProducerState, segment: Segment, header: BatchHeader, batch: memoryview | bytes) -> None:
+def _replay_batch(state: ProducerState, segment: Segment, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
     """Takes a batch of a recovered segment into the producer state and the segment's transaction index."""
     marker = read_end_marker(batch, header) if header.attributes & CONTROL else None
     if marker is not None:
         aborted = state.aborted_by(header, header.base_offset, marker)
         if aborted is not None:
             segment.transactions.append(aborted)
-    state.update(header, header.base_offset, marker)
+    state.update(header, header.base_offset, marker, now_ms)
 
 
 def load_producers(
@@ -290,11 +293,11 @@ def load_producers(
     for slot, segment in enumerate(segments):
         ends_before = slot + 1 < len(segments) and segments[slot + 1].base_offset <= from_offset
         if not ends_before and segment.base_offset < end_offset:
-            _replay_segment(state, segment, from_offset, end_offset)
+            _replay_segment(state, segment, from_offset, end_offset, now_ms)
     return state if state.producers else None
 
 
-def _replay_segment(state: ProducerState, segment: Segment, from_offset: int, end_offset: int) -> None:
+def _replay_segment(state: ProducerState, segment: Segment, from_offset: int, end_offset: int, now_ms: int) -> None:
     """Replays the batches of [from_offset, end_offset), whose bytes and transaction index are trusted."""
     place = segment.find(max(from_offset, segment.base_offset))
     if place is None:
@@ -305,4 +308,4 @@ def _replay_segment(state: ProducerState, segment: Segment, from_offset: int, en
         if header.producer_id >= 0:
             is_control = header.attributes & CONTROL
             marker = read_end_marker(segment.file.read(position, header.size), header) if is_control else None
-            state.update(header, header.base_offset, marker)
+            state.update(header, header.base_offset, marker, now_ms)

@@ -10,8 +10,8 @@ Duties of the caller
   `mark_flushed`. If a sync fails the log must not be used on: the kernel may have dropped what it could not write.
 - Checkpoint `recovery_point` and `log_start_offset` now and then; the former also after a truncation, before appending.
 - To stop cleanly: `close`, then Disk.sync_all, then the clean-shutdown marker.
-- Paths that `advance_log_start`, the truncations and `delete` return are renamed already: remove them when no fetch
-  can still be reading them (file.delete.delay.ms).
+- Paths that `advance_log_start`, `replace_segments`, the truncations and `delete` return are renamed already: remove
+  them when no fetch can still be reading them (file.delete.delay.ms).
 """
 
 from zlib import crc32
@@ -20,7 +20,8 @@ from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError, Slice
 from penstock.log.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
 from penstock.log.config import LogConfig
-from penstock.log.producer_state import Duplicate, ProducerState, read_end_marker
+from penstock.log.end_marker import read_end_marker
+from penstock.log.producer_state import Duplicate, ProducerState
 from penstock.log.scan import Place, is_plausible
 from penstock.log.segment import OffsetAndTimestamp, Segment
 from penstock.log.storage import Flush, StoredLog
@@ -85,9 +86,9 @@ class Log(StoredLog):
         """Sets when the active segment is to be rolled. The jitter that spreads the rolls of many partitions comes from
         the segment's name, so that it is the same after a restart."""
         config = self.config
-        jitter_max_ms = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_max_ms = min(config.segment_jitter_ms, config.roll_ms)
         jitter_ms = crc32(f"{self.directory}/{active.base_offset}".encode()) % jitter_max_ms if jitter_max_ms else 0
-        self._roll_ms = config.segment_ms - jitter_ms
+        self._roll_ms = config.roll_ms - jitter_ms
         self._segment_bytes = config.segment_bytes
 
     def _append_at(
@@ -115,7 +116,7 @@ class Log(StoredLog):
             segment = self._roll_if_due(segment, base_offset, last_offset, size, max_timestamp, now_ms)
         position = segment.size
         if header.producer_id >= 0:
-            self._append_of_producer(segment, base_offset, batch, header)
+            self._append_of_producer(segment, base_offset, batch, header, now_ms)
         else:
             segment.append(batch, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
@@ -124,7 +125,7 @@ class Log(StoredLog):
             self.assign_epoch(leader_epoch, base_offset)
 
     def _append_of_producer(
-        self, segment: Segment, base_offset: int, batch: bytearray | memoryview, header: BatchHeader
+        self, segment: Segment, base_offset: int, batch: bytearray | memoryview, header: BatchHeader, now_ms: int
     ) -> None:
         producers = self._producers
         if producers is None:
@@ -141,7 +142,7 @@ class Log(StoredLog):
             if aborted is not None:
                 segment.transactions.undo_append()
             raise
-        producers.update(header, base_offset, marker)
+        producers.update(header, base_offset, marker, now_ms)
 
     def _roll_if_due(
         self, segment: Segment, base_offset: int, last_offset: int, size: int, max_timestamp: int, now_ms: int
@@ -186,6 +187,12 @@ class Log(StoredLog):
         self._tail = None
         self._segments.append(self._active)
         self._limit_active(self._active)
+
+    def roll_to_empty(self, now_ms: int) -> None:
+        """The same, and makes the file, whose name tells where the log begins when the others go."""
+        self.roll(now_ms)
+        assert self._active is not None
+        self._active.file.append(b"")
 
     def reconfigure(self, config: LogConfig) -> None:
         """The topic's settings have changed."""
@@ -251,14 +258,25 @@ class Log(StoredLog):
             self._producers = ProducerState()
         return self._producers
 
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets the producers that have not written for so long. A log that nobody has used yet keeps its own."""
+        if self._producers is not None:
+            self._producers.expire(now_ms, expiration_ms)
+
     def last_stable_offset(self, high_watermark: int) -> int:
+        """Not below the log's start, where DeleteRecords may have put it in the middle of an open transaction."""
         if self._segments is None:
             self._load()
-        return high_watermark if self._producers is None else self._producers.last_stable_offset(high_watermark)
+        if self._producers is None:
+            return high_watermark
+        return max(self._producers.last_stable_offset(high_watermark), min(self.log_start_offset, high_watermark))
 
-    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Those that a read-committed consumer must skip in [fetch_offset, upper_offset)."""
-        return (self._segments or self._load()).aborted_transactions(fetch_offset, upper_offset)
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int, records: Slice | None = None
+    ) -> list[AbortedTransaction]:
+        """Those that a read-committed consumer must skip in [fetch_offset, upper_offset), or in the part of it that was
+        read, `records`."""
+        return (self._segments or self._load()).aborted_transactions(fetch_offset, upper_offset, records)
 
     # Leader epochs
 

@@ -9,15 +9,13 @@ State changes only by `update`, which replays a batch that stands in the log; so
 follower and the rebuilding after a crash. The caller asks `check` first where a client is the one who appends.
 """
 
-from struct import Struct
-from struct import error as struct_error
+from collections import deque
 from typing import NamedTuple
 
 from penstock.base.errors import ErrorCode
-from penstock.base.ports import Bytes
+from penstock.log.end_marker import EndMarker
 from penstock.log.transaction_index import AbortedTransaction
 from penstock.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from penstock.protocol.records import iterate_records
 
 PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
 NO_EPOCH = -1
@@ -26,9 +24,9 @@ NO_SEQUENCE = -1
 
 _BATCHES_KEPT = 5
 _SEQUENCE_MAX = 2**31 - 1
-_MARKER_KEY = Struct(">hh")
-_MARKER_VALUE = Struct(">hi")
-_ABORT, _COMMIT = 0, 1
+_EPOCH_MAX = 2**15 - 1
+# From here on each transaction ends with a bumped epoch (KIP-890), so that markers tell one from the next (KIP-1228).
+_EPOCH_BUMPS_FROM = 2
 
 
 class AppendedBatch(NamedTuple):
@@ -47,17 +45,10 @@ class Duplicate(NamedTuple):
     timestamp: int
 
 
-class EndMarker(NamedTuple):
-    """The one record of a control batch that ends a transaction."""
-
-    is_abort: bool
-    coordinator_epoch: int
-
-
 class Producer:
     """One producer id's entry."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_first_offset")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "last_timestamp", "transaction_first_offset")
 
     def __init__(
         self,
@@ -69,22 +60,26 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
+        # By the node's clock. The time of its records, by which Kafka forgets producers, may be any.
+        self.last_seen_ms = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.batches: list[AppendedBatch] = []
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        return self.transaction_first_offset < 0 and now_ms - self.last_timestamp >= expiration_ms
+        return self.transaction_first_offset < 0 and now_ms - self.last_seen_ms >= expiration_ms
 
 
 class ProducerState:
-    __slots__ = ("_open", "_unreplicated", "producers")
+    __slots__ = ("_first_offsets", "_open", "_unreplicated", "producers")
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
         # First offset -> producer id of the open transactions, in the order of the log.
         self._open: dict[int, int] = {}
-        # First offset -> marker's offset of transactions whose end may not be replicated yet.
-        self._unreplicated: dict[int, int] = {}
+        # The same first offsets; those that are not open any more are dropped when they come to the front.
+        self._first_offsets: deque[int] = deque()
+        # (marker's offset, first offset) of transactions whose end may not be replicated yet, in the order of the log.
+        self._unreplicated: deque[tuple[int, int]] = deque()
 
     def check(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
         """Whether a client's batch may be appended: None if so. The batch has a producer id."""
@@ -110,7 +105,40 @@ class ProducerState:
             return ErrorCode.invalid_txn_state
         return None
 
-    def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None) -> None:
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """Whether a coordinator may append for the producer: its batches have no sequence numbers."""
+        producer = self.producers.get(producer_id)
+        if producer is not None and producer_epoch < producer.epoch:
+            return ErrorCode.invalid_producer_epoch
+        return ErrorCode.none
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> ErrorCode:
+        """Whether a marker may be appended. Where every transaction ends with a bumped epoch, a marker of the epoch
+        that data was written with is of an earlier transaction, come late; with no transaction open, or no higher epoch
+        left, it is one that was appended already, and does no harm."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return ErrorCode.none
+        if producer_epoch < producer.epoch:
+            return ErrorCode.invalid_producer_epoch
+        if (
+            transaction_version >= _EPOCH_BUMPS_FROM
+            and producer_epoch == producer.epoch
+            and producer.transaction_first_offset >= 0
+            and producer_epoch < _EPOCH_MAX
+        ):
+            return ErrorCode.invalid_producer_epoch
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.transaction_coordinator_fenced
+        return ErrorCode.none
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.transaction_first_offset >= 0 and producer.epoch == producer_epoch
+
+    def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None, now_ms: int) -> None:
         """Replays one batch with a producer id that stands at `base_offset`; `marker` is that of a control batch."""
         if header.attributes & CONTROL and marker is None:
             return
@@ -121,6 +149,7 @@ class ProducerState:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
         producer.last_timestamp = header.max_timestamp
+        producer.last_seen_ms = now_ms
         if marker is not None:
             self._end_transaction(producer, base_offset, marker)
             return
@@ -135,7 +164,11 @@ class ProducerState:
         )
         if header.attributes & TRANSACTIONAL and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = base_offset
-            self._open[base_offset] = header.producer_id
+            self._note_open(header.producer_id, base_offset)
+
+    def _note_open(self, producer_id: int, first_offset: int) -> None:
+        self._open[first_offset] = producer_id
+        self._first_offsets.append(first_offset)
 
     def aborted_by(self, header: BatchHeader, marker_offset: int, marker: EndMarker) -> AbortedTransaction | None:
         """The entry for the transaction index that this marker calls for, before it is replayed. A marker of an empty
@@ -153,30 +186,39 @@ class ProducerState:
         first_offset = producer.transaction_first_offset
         if first_offset >= 0:
             del self._open[first_offset]
-            self._unreplicated[first_offset] = marker_offset
+            self._unreplicated.append((marker_offset, first_offset))
             producer.transaction_first_offset = NO_OFFSET
         producer.coordinator_epoch = marker.coordinator_epoch
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """What read-committed consumers may read up to: the high watermark, or the first offset whose fate is not known
         or not replicated."""
-        if self._unreplicated:
-            self._unreplicated = {
-                first: marker for first, marker in self._unreplicated.items() if marker >= high_watermark
-            }
-        first_open = next(iter(self._open), high_watermark)
-        return min(high_watermark, first_open, min(self._unreplicated, default=high_watermark))
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0][0] < high_watermark:
+            unreplicated.popleft()
+        first_offsets = self._first_offsets
+        while first_offsets and first_offsets[0] not in self._open:
+            first_offsets.popleft()
+        stable_offset = high_watermark
+        if first_offsets:
+            stable_offset = min(stable_offset, first_offsets[0])
+        if unreplicated:
+            stable_offset = min(stable_offset, min(first for _, first in unreplicated))
+        return stable_offset
 
-    def load(self, producer_id: int, producer: Producer) -> None:
-        """One entry of a snapshot."""
-        self.producers[producer_id] = producer
-        if producer.transaction_first_offset >= 0:
-            self._open[producer.transaction_first_offset] = producer_id
-            self._open = dict(sorted(self._open.items()))
+    def load(self, producers: dict[int, Producer]) -> None:
+        """The entries of a snapshot, before anything else."""
+        self.producers = producers
+        open_transactions = (
+            (producer.transaction_first_offset, producer_id)
+            for producer_id, producer in producers.items()
+            if producer.transaction_first_offset >= 0
+        )
+        for first_offset, producer_id in sorted(open_transactions):
+            self._note_open(producer_id, first_offset)
 
     def expire(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
-        """Forgets producers that were silent for so long. A periodic task, not a part of `check`: the time is that of
-        their records, and a producer of old records would otherwise lose its guarantees while it writes."""
+        """Forgets producers that were silent for so long."""
         expired = [
             producer_id
             for producer_id, producer in self.producers.items()
@@ -186,25 +228,14 @@ class ProducerState:
             del self.producers[producer_id]
 
 
-def read_end_marker(batch: Bytes, header: BatchHeader) -> EndMarker | None:
-    """The marker in a control batch; None when it is none that ends a transaction (a leader change, an emptied batch).
-    Raises CorruptRecords."""
-    for record in iterate_records(batch, header):
-        try:
-            _, kind = _MARKER_KEY.unpack_from(record.key or b"")
-            if kind in (_ABORT, _COMMIT):
-                _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"")
-                return EndMarker(kind == _ABORT, coordinator_epoch)
-        except struct_error:
-            pass
-        return None
-    return None
-
-
 def _last_sequence(first_sequence: int, delta: int) -> int:
-    """Sequences go round from 2^31-1 to 0."""
+    """Sequences go round from 2^31-1 to 0. Batches of coordinators have none."""
+    if first_sequence < 0:
+        return NO_SEQUENCE
     return (first_sequence + delta) & _SEQUENCE_MAX
 
 
 def first_sequence_of(last_sequence: int, delta: int) -> int:
+    if last_sequence < 0:
+        return NO_SEQUENCE
     return (last_sequence - delta) & _SEQUENCE_MAX

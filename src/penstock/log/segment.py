@@ -15,6 +15,7 @@ from penstock.log.index import (
     last_time_entry,
     offset_index_is_sound,
     search_offset_index,
+    search_offset_index_by_position,
     search_time_index,
     time_index_is_sound,
 )
@@ -47,6 +48,18 @@ def offset_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
+def rename_deleted(disk: Disk, path: str) -> str:
+    """Takes a file out of its log and returns its new path. An earlier one of that name, which waits for its removal,
+    is left alone: somebody may still be reading it."""
+    deleted = path + DELETED_SUFFIX
+    number = 0
+    while disk.exists(deleted):
+        number += 1
+        deleted = f"{path}.{number}{DELETED_SUFFIX}"
+    disk.rename(path, deleted)
+    return deleted
+
+
 class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
@@ -55,6 +68,7 @@ class OffsetAndTimestamp(NamedTuple):
 class Segment:
     __slots__ = (
         "_disk",
+        "_file_suffix",
         "_indexed_position",
         "_interval_bytes",
         "_offset_entries_max",
@@ -75,12 +89,16 @@ class Segment:
         "transactions",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int, *, file_suffix: str = ""
+    ) -> None:
+        """`file_suffix` comes after all names of a segment that is not part of its log yet."""
         self._disk = disk
         self._stem = f"{directory}/{offset_name(base_offset)}"
+        self._file_suffix = file_suffix
         self.base_offset = base_offset
         self.offset_max = base_offset + RELATIVE_OFFSET_MAX
-        self.file: File = disk.open(self._stem + LOG_SUFFIX)
+        self.file: File = disk.open(self.path(LOG_SUFFIX))
         self.size = self.file.size()
         # For rolling by time: that of the first batch, or of the clock where batches carry none.
         self.first_timestamp = NEVER_MS
@@ -93,10 +111,14 @@ class Segment:
         self.indexes: ActiveIndexes | None = None
         self.index_is_full = False
         self._indexed_position = 0
-        self.transactions = TransactionIndex(disk, self._stem + TRANSACTION_INDEX_SUFFIX)
+        self.transactions = TransactionIndex(disk, self.path(TRANSACTION_INDEX_SUFFIX))
         self._offset_file: File | None = None
         self._time_file: File | None = None
         self.reconfigure(config)
+
+    def path(self, suffix: str) -> str:
+        """Of the file that holds this part of the segment."""
+        return self._stem + suffix + self._file_suffix
 
     def reconfigure(self, config: LogConfig) -> None:
         self._interval_bytes = config.index_interval_bytes
@@ -138,12 +160,12 @@ class Segment:
         """Makes the indexes anew, in memory, from the batches' headers."""
         indexes = self.start_empty()
         for position, header in scan_headers(self.file, 0, self.size):
-            self.note_batch(position, header.last_offset, header.max_timestamp)
+            self.note_batch(position, header.last_offset, header.max_timestamp if header.record_count else NO_TIMESTAMP)
         return indexes
 
     def _read(self, suffix: str) -> bytes | None:
         try:
-            return self._disk.read_file(self._stem + suffix)
+            return self._disk.read_file(self.path(suffix))
         except MissingFile:
             return None
 
@@ -182,8 +204,8 @@ class Segment:
         indexes = self.indexes
         assert indexes is not None
         indexes.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        self._disk.write_file(self._stem + OFFSET_INDEX_SUFFIX, indexes.offsets.to_bytes(), durable=False)
-        self._disk.write_file(self._stem + TIME_INDEX_SUFFIX, indexes.times.to_bytes(), durable=False)
+        self._disk.write_file(self.path(OFFSET_INDEX_SUFFIX), indexes.offsets.to_bytes(), durable=False)
+        self._disk.write_file(self.path(TIME_INDEX_SUFFIX), indexes.times.to_bytes(), durable=False)
 
     def seal(self) -> None:
         """No more batches come: the indexes leave the memory once they are written."""
@@ -197,7 +219,7 @@ class Segment:
 
     def has_files_beside(self) -> bool:
         """Whether an index or a producer snapshot was ever written."""
-        return any(self._disk.exists(self._stem + suffix) for suffix in (TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX))
+        return any(self._disk.exists(self.path(suffix)) for suffix in (TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX))
 
     def find(self, offset: int) -> Place | None:
         """The batch that holds `offset`, or the first one beyond it in this segment."""
@@ -211,9 +233,18 @@ class Segment:
     def _lookup(self, offset: int) -> int:
         if self.indexes is not None:
             return self.indexes.offsets.lookup(offset)
+        return search_offset_index(self._open_offset_file(), self.base_offset, offset)
+
+    def offset_from(self, position: int) -> int | None:
+        """An offset that stands at or beyond `position`, not far from it; None for the end of the segment."""
+        if self.indexes is not None:
+            return self.indexes.offsets.offset_from(position)
+        return search_offset_index_by_position(self._open_offset_file(), self.base_offset, position)
+
+    def _open_offset_file(self) -> File:
         if self._offset_file is None:
-            self._offset_file = self._disk.open(self._stem + OFFSET_INDEX_SUFFIX)
-        return search_offset_index(self._offset_file, self.base_offset, offset)
+            self._offset_file = self._disk.open(self.path(OFFSET_INDEX_SUFFIX))
+        return self._offset_file
 
     def largest_timestamp(self) -> tuple[int, int]:
         """(timestamp, last offset of the first batch that has it); (-1, base offset) when there is none."""
@@ -221,9 +252,19 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = last_time_entry(self._open_time_file(), self.base_offset)
         return self.max_timestamp, self.max_timestamp_offset
 
+    def age_timestamp(self) -> int:
+        """What retention counts a segment's age from: its largest timestamp, or, where its records carry none, when
+        it was last written to."""
+        timestamp, _ = self.largest_timestamp()
+        return timestamp if timestamp >= 0 else self.file.modified_ms()
+
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 when there is none."""
+        return read_header(self.file.read(0, HEADER_BYTES)).max_timestamp if self.size >= HEADER_BYTES else NO_TIMESTAMP
+
     def _open_time_file(self) -> File:
         if self._time_file is None:
-            self._time_file = self._disk.open(self._stem + TIME_INDEX_SUFFIX)
+            self._time_file = self._disk.open(self.path(TIME_INDEX_SUFFIX))
         return self._time_file
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> OffsetAndTimestamp | None:
@@ -281,10 +322,15 @@ class Segment:
             self.first_timestamp = NEVER_MS
             self.created_ms = now_ms
 
+    def index_bytes(self) -> int:
+        """Of a sealed segment: how large the larger of its two indexes is."""
+        suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        return max(self._disk.open(self.path(suffix)).size() for suffix in suffixes)
+
     def sealed_files(self) -> list[File]:
         """The files beside the .log that a sync of this segment is about."""
         suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-        paths = [self._stem + suffix for suffix in suffixes]
+        paths = [self.path(suffix) for suffix in suffixes]
         return [self._disk.open(path) for path in paths if self._disk.exists(path)]
 
     def close(self) -> None:

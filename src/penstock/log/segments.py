@@ -1,12 +1,12 @@
 """The row of segments that makes up a log, in the order of their offsets; the last one is active."""
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 
-from penstock.base.ports import Disk, File, MissingFile
+from penstock.base.ports import Disk, File, Slice
 from penstock.log.scan import Place
-from penstock.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, OffsetAndTimestamp, Segment
-from penstock.log.transaction_index import AbortedTransaction, collect_aborted
+from penstock.log.segment import SEGMENT_SUFFIXES, OffsetAndTimestamp, Segment, rename_deleted
+from penstock.log.transaction_index import AbortedTransaction
 
 
 class Segments:
@@ -28,6 +28,15 @@ class Segments:
     @property
     def active(self) -> Segment:
         return self._row[-1]
+
+    @property
+    def count(self) -> int:
+        return len(self._row)
+
+    @property
+    def sealed(self) -> list[Segment]:
+        """All but the active one."""
+        return self._row[:-1]
 
     @property
     def size(self) -> int:
@@ -72,11 +81,16 @@ class Segments:
         segment = max(self._row, key=lambda segment: segment.largest_timestamp()[0])
         return segment.find_largest_timestamp()
 
-    def aborted_transactions(self, fetch_offset: int, upper_offset: int) -> list[AbortedTransaction]:
-        """Those that touch [fetch_offset, upper_offset)."""
+    def aborted_transactions(
+        self, fetch_offset: int, upper_offset: int, records: Slice | None = None
+    ) -> list[AbortedTransaction]:
+        """Those that touch [fetch_offset, upper_offset), or the part of it that was read, `records`."""
         found: list[AbortedTransaction] = []
-        for segment in self.reaching(fetch_offset):
-            aborted, is_complete = collect_aborted(segment.transactions.entries(), fetch_offset, upper_offset)
+        row = self.reaching(fetch_offset)
+        if records is not None:
+            upper_offset = min(upper_offset, _offset_beyond(row, records, upper_offset))
+        for segment in row:
+            aborted, is_complete = segment.transactions.touching(fetch_offset, upper_offset)
             found += aborted
             if is_complete:
                 break
@@ -96,17 +110,38 @@ class Segments:
         their file objects, which the disk keeps valid."""
         paths = []
         for segment in doomed:
-            stem = segment.file.path.removesuffix(LOG_SUFFIX)
             for suffix in SEGMENT_SUFFIXES:
-                try:
-                    disk.rename(stem + suffix, stem + suffix + DELETED_SUFFIX)
-                except MissingFile:
-                    continue
-                paths.append(stem + suffix + DELETED_SUFFIX)
+                if disk.exists(segment.path(suffix)):
+                    paths.append(rename_deleted(disk, segment.path(suffix)))
             slot = self._row.index(segment)
             del self._row[slot], self._base_offsets[slot]
         return paths
 
+    def neighbours(self, wanted: Sequence[tuple[int, int]]) -> list[Segment] | None:
+        """The sealed segments with these base offsets and sizes, if they still stand side by side."""
+        slot = bisect_left(self._base_offsets, wanted[0][0])
+        found = self._row[slot : slot + len(wanted)]
+        if [(segment.base_offset, segment.size) for segment in found] != list(wanted) or found[-1] is self.active:
+            return None
+        return found
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Puts a segment in the place of neighbours."""
+        slot = self._row.index(old[0])
+        self._row[slot : slot + len(old)] = [new]
+        self._base_offsets[slot : slot + len(old)] = [new.base_offset]
+
     def close(self) -> None:
         for segment in self._row:
             segment.close()
+
+
+def _offset_beyond(row: list[Segment], records: Slice, end_offset: int) -> int:
+    """An offset behind all of `records`, not far from them; `end_offset` where they reach to the end of the row."""
+    for slot, segment in enumerate(row):
+        if segment.file is records.file:
+            offset = segment.offset_from(records.position + records.length)
+            if offset is not None:
+                return offset
+            return row[slot + 1].base_offset if slot + 1 < len(row) else end_offset
+    return end_offset

@@ -1,11 +1,13 @@
 """A log as it stands on the disk: how it comes up, how it is kept, how it is made shorter. log.py appends and reads."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 from uuid import UUID
 from zlib import crc32
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Disk, File
+from penstock.log import swapping
 from penstock.log.checkpoints import PARTITION_METADATA_FILE, parse_partition_metadata
 from penstock.log.config import LogConfig
 from penstock.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -90,7 +92,7 @@ class StoredLog:
         self._closed_end_offset = log_end_offset
         self._unsynced_paths: tuple[str, ...] = ()
         self._segment_bytes = config.segment_bytes
-        self._roll_ms = config.segment_ms
+        self._roll_ms = config.roll_ms
 
     @classmethod
     def open(
@@ -164,6 +166,21 @@ class StoredLog:
         self._latest_epoch = loaded.epochs.latest
         self.log_end_offset = loaded.end_offset
         self.recovery_notes += tuple(loaded.notes)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it was used since the start; if not, it costs next to nothing, and that is worth keeping."""
+        return self._segments is not None
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that were silent for so long."""
+        if self._producers is not None:
+            self._producers.expire(now_ms, expiration_ms)
+
+    @property
+    def segments(self) -> Segments:
+        """The row of them, for those who judge what may go or be compacted; only this log changes it."""
+        return self._segments or self._load()
 
     @property
     def size(self) -> int:
@@ -265,6 +282,27 @@ class StoredLog:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         return segments.drop(self._disk, segments.wholly_below(offset))
+
+    def drop_below_start(self) -> list[str]:
+        """Drops the segments that hold nothing any more."""
+        doomed = self.segments.wholly_below(self.log_start_offset)
+        if doomed and self.segments.active.size == 0:
+            # Its name tells where the log begins when the others are gone.
+            self.segments.active.file.append(b"")
+        return self.segments.drop(self._disk, doomed)
+
+    def replace_segments(self, replaced: Sequence[tuple[int, int]], now_ms: int) -> list[str] | None:
+        """Puts the `.cleaned` segment that compaction made of these, (base offset, size), into their place, and returns
+        the paths to remove later. None, the log being as it was, when they are not there any more. Raises DiskError."""
+        segments = self.segments
+        base_offsets = [base_offset for base_offset, _ in replaced]
+        old = segments.neighbours(replaced)
+        if old is None:
+            swapping.discard(self._disk, self.directory, base_offsets[0])
+            return None
+        paths = swapping.swap_files(self._disk, self.directory, base_offsets)
+        segments.replace(old, Segment(self._disk, self.directory, base_offsets[0], self.config, now_ms))
+        return paths
 
     def truncate_to(self, offset: int, now_ms: int) -> list[str]:
         """Drops everything from `offset` on."""

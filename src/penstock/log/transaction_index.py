@@ -12,6 +12,7 @@ from penstock.base.ports import Disk, File
 
 ENTRY = Struct(">hqqqq")
 _VERSION = 0
+_ENTRIES_PER_READ = 100
 
 
 class AbortedTransaction(NamedTuple):
@@ -40,14 +41,46 @@ class TransactionIndex:
         self.file().append(ENTRY.pack(_VERSION, *aborted))
 
     def entries(self) -> list[AbortedTransaction]:
+        count = self._count()
+        return self._read(0, count) if count else []
+
+    def touching(self, fetch_offset: int, upper_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those that touch [fetch_offset, upper_offset), and whether later segments cannot add to them. As much is read
+        as there is to tell, however many aborted transactions there are before and after."""
+        count = self._count()
+        slot = self._first_ending_at(fetch_offset, count) if count else 0
+        found: list[AbortedTransaction] = []
+        while slot < count:
+            chunk = self._read(slot, min(count - slot, _ENTRIES_PER_READ))
+            for aborted in chunk:
+                if aborted.first_offset < upper_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= upper_offset:
+                    return found, True
+            slot += len(chunk)
+        return found, False
+
+    def _first_ending_at(self, offset: int, count: int) -> int:
+        """The first entry whose marker is at or beyond `offset`."""
+        low, high = 0, count
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle, 1)[0].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _count(self) -> int:
         if self._is_empty:
-            return []
-        file = self.file()
-        size = file.size() // ENTRY.size * ENTRY.size
-        if size == 0:
-            self._is_empty = True
-            return []
-        return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(file.read(0, size))]
+            return 0
+        count = self.file().size() // ENTRY.size
+        self._is_empty = not count
+        return count
+
+    def _read(self, slot: int, count: int) -> list[AbortedTransaction]:
+        data = self.file().read(slot * ENTRY.size, count * ENTRY.size)
+        return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(data)]
 
     def undo_append(self) -> None:
         file = self.file()
@@ -63,16 +96,3 @@ class TransactionIndex:
     def clear(self) -> None:
         if self.file().size():
             self.file().truncate(0)
-
-
-def collect_aborted(
-    entries: list[AbortedTransaction], fetch_offset: int, upper_offset: int
-) -> tuple[list[AbortedTransaction], bool]:
-    """Those that touch [fetch_offset, upper_offset), and whether later segments cannot add to them."""
-    found = []
-    for aborted in entries:
-        if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_offset:
-            found.append(aborted)
-        if aborted.last_stable_offset >= upper_offset:
-            return found, True
-    return found, False

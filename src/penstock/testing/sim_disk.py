@@ -20,6 +20,7 @@ class _Content:
 
     data: bytearray = field(default_factory=bytearray)
     synced_bytes: int = 0
+    modified_ms: int = 0
     # What a power cut brings back while a replacement by write_file is not durable; None: a file that was not there.
     replaced: bytes | None = None
     is_replacement: bool = False
@@ -42,7 +43,9 @@ class SimFile:
     def append(self, data: Bytes) -> None:
         self._disk.act("append", self.path)
         self._disk.reserve(self.path, len(data))
-        self._disk.content(self.path, make=True).data += data
+        content = self._disk.content(self.path, make=True)
+        content.data += data
+        content.modified_ms = self._disk.now_ms
 
     def read(self, position: int, length: int) -> bytes:
         self._disk.act("read", self.path)
@@ -51,10 +54,14 @@ class SimFile:
     def size(self) -> int:
         return len(self._disk.content(self.path).data) if self._disk.is_file(self.path) else 0
 
+    def modified_ms(self) -> int:
+        return self._disk.content(self.path).modified_ms
+
     def truncate(self, size: int) -> None:
         self._disk.act("truncate", self.path)
         content = self._disk.content(self.path)
         del content.data[size:]
+        content.modified_ms = self._disk.now_ms
         content.synced_bytes = min(content.synced_bytes, size)
 
     def sync(self) -> None:
@@ -71,6 +78,8 @@ class SimDisk:
     def __init__(self, capacity_bytes: int | None = None) -> None:
         # Appends and writes that would go beyond are refused with DiskFull. None: without limit.
         self.capacity_bytes = capacity_bytes
+        # What files are stamped with when they are written; the test moves it.
+        self.now_ms = 0
         self._contents: dict[str, _Content] = {}
         self._directories: set[str] = {""}
         self._files: dict[str, SimFile] = {}

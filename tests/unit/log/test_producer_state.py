@@ -1,12 +1,14 @@
 """Idempotent and transactional producers (KIP-98, KIP-360) against a simple model, and their snapshots."""
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import ErrorCode
+from penstock.log.end_marker import EndMarker, read_end_marker
 from penstock.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot, state_from_snapshot
-from penstock.log.producer_state import Duplicate, EndMarker, Producer, ProducerState, read_end_marker
+from penstock.log.producer_state import Duplicate, Producer, ProducerState
 from penstock.protocol.batch import BatchHeader, read_header
 from tests.unit.log.made import NOW_MS, make_batch, make_marker
 
@@ -27,20 +29,20 @@ def test_the_first_batch_of_an_unknown_producer_may_have_any_sequence() -> None:
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero() -> None:
     state = ProducerState()
-    state.update(header_of(1, 5, 0), 0, None)
+    state.update(header_of(1, 5, 0), 0, None, NOW_MS)
     assert state.check(header_of(1, 4, 1)) is ErrorCode.invalid_producer_epoch
     assert state.check(header_of(1, 6, 1)) is ErrorCode.out_of_order_sequence_number
     assert state.check(header_of(1, 6, 0)) is None
-    state.update(header_of(1, 6, 0), 1, None)
+    state.update(header_of(1, 6, 0), 1, None, NOW_MS)
     assert state.check(header_of(1, 6, 0)) == Duplicate(1, 1, NOW_MS)
 
 
 def test_the_sequence_goes_round_after_the_largest_int() -> None:
     state = ProducerState()
-    state.update(header_of(1, 0, SEQUENCE_MAX - 1, 2), 0, None)
+    state.update(header_of(1, 0, SEQUENCE_MAX - 1, 2), 0, None, NOW_MS)
     assert state.check(header_of(1, 0, 0)) is None
-    state.update(header_of(1, 0, SEQUENCE_MAX, 1), 10, None)
-    state.update(header_of(1, 0, SEQUENCE_MAX - 1, 4), 20, None)
+    state.update(header_of(1, 0, SEQUENCE_MAX, 1), 10, None, NOW_MS)
+    state.update(header_of(1, 0, SEQUENCE_MAX - 1, 4), 20, None, NOW_MS)
     assert state.check(header_of(1, 0, 2)) is None
     assert state.check(header_of(1, 0, SEQUENCE_MAX - 1, 4)) == Duplicate(20, 23, NOW_MS)
 
@@ -68,32 +70,34 @@ def test_a_batch_is_accepted_once_and_answered_again_within_five(attempts: list[
         else:
             header = header_of(producer_id, 0, next_sequence, count)
             assert state.check(header) is None
-            state.update(header, offset, None)
+            state.update(header, offset, None, NOW_MS)
             history.append((next_sequence, count, offset))
             offset += count
 
 
 def test_a_plain_batch_within_a_transaction_is_refused() -> None:
     state = ProducerState()
-    state.update(header_of(1, 0, 0, transactional=True), 0, None)
+    state.update(header_of(1, 0, 0, transactional=True), 0, None, NOW_MS)
     assert state.check(header_of(1, 0, 1)) is ErrorCode.invalid_txn_state
     assert state.check(header_of(1, 0, 1, transactional=True)) is None
 
 
 def test_the_last_stable_offset_waits_for_the_oldest_transaction_and_its_replication() -> None:
     state = ProducerState()
-    state.update(header_of(1, 0, 0, transactional=True), 10, None)
-    state.update(header_of(2, 0, 0, transactional=True), 20, None)
+    state.update(header_of(1, 0, 0, transactional=True), 10, None, NOW_MS)
+    state.update(header_of(2, 0, 0, transactional=True), 20, None, NOW_MS)
     assert state.last_stable_offset(30) == 10
     assert state.last_stable_offset(5) == 5
     marker = EndMarker(is_abort=True, coordinator_epoch=4)
     aborted = state.aborted_by(read_header(make_marker(1, 0, abort=True)), 30, marker)
     assert aborted == (1, 10, 30, 20)
-    state.update(read_header(make_marker(1, 0, abort=True)), 30, marker)
+    state.update(read_header(make_marker(1, 0, abort=True)), 30, marker, NOW_MS)
     # The marker is at 30: not before the high watermark has passed it is the transaction over for readers.
     assert state.last_stable_offset(30) == 10
     assert state.last_stable_offset(31) == 20
-    state.update(read_header(make_marker(2, 0, abort=False)), 31, EndMarker(is_abort=False, coordinator_epoch=4))
+    state.update(
+        read_header(make_marker(2, 0, abort=False)), 31, EndMarker(is_abort=False, coordinator_epoch=4), NOW_MS
+    )
     assert state.last_stable_offset(32) == 32
 
 
@@ -101,15 +105,15 @@ def test_the_marker_of_an_empty_transaction_aborts_nothing() -> None:
     state = ProducerState()
     header = read_header(make_marker(1, 0, abort=True))
     assert state.aborted_by(header, 5, EndMarker(is_abort=True, coordinator_epoch=0)) is None
-    state.update(header, 5, EndMarker(is_abort=True, coordinator_epoch=0))
+    state.update(header, 5, EndMarker(is_abort=True, coordinator_epoch=0), NOW_MS)
     assert state.last_stable_offset(9) == 9
 
 
 def test_a_marker_with_a_newer_epoch_restarts_the_sequence() -> None:
     """KIP-890: every commit and abort bumps the epoch."""
     state = ProducerState()
-    state.update(header_of(1, 0, 0, transactional=True), 0, None)
-    state.update(read_header(make_marker(1, 1, abort=False)), 1, EndMarker(is_abort=False, coordinator_epoch=0))
+    state.update(header_of(1, 0, 0, transactional=True), 0, None, NOW_MS)
+    state.update(read_header(make_marker(1, 1, abort=False)), 1, EndMarker(is_abort=False, coordinator_epoch=0), NOW_MS)
     assert state.check(header_of(1, 0, 1, transactional=True)) is ErrorCode.invalid_producer_epoch
     assert state.check(header_of(1, 1, 1, transactional=True)) is ErrorCode.out_of_order_sequence_number
     assert state.check(header_of(1, 1, 0, transactional=True)) is None
@@ -123,8 +127,8 @@ def test_end_markers_are_read_from_control_batches(abort: bool) -> None:
 
 def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
     state = ProducerState()
-    state.update(header_of(1, 0, 0), 0, None)
-    state.update(header_of(2, 0, 0, transactional=True), 1, None)
+    state.update(header_of(1, 0, 0), 0, None, NOW_MS)
+    state.update(header_of(2, 0, 0, transactional=True), 1, None, NOW_MS)
     state.expire(NOW_MS + 86_399_999)
     assert set(state.producers) == {1, 2}
     state.expire(NOW_MS + 86_400_000)
@@ -141,25 +145,53 @@ producers = st.builds(
 
 
 @given(st.dictionaries(st.integers(0, 2**63 - 1), producers, max_size=6), st.data())
-def test_snapshots_keep_each_producers_last_batch(entries: dict[int, Producer], data: st.DataObject) -> None:
+def test_snapshots_keep_all_that_is_known_of_each_producer(entries: dict[int, Producer], data: st.DataObject) -> None:
     state = ProducerState()
-    for offset, (producer_id, producer) in enumerate(entries.items()):
-        state.load(producer_id, producer)
-        if producer.transaction_first_offset < 0 and data.draw(st.booleans()):
-            sequence, count = data.draw(st.integers(0, SEQUENCE_MAX)), data.draw(st.integers(1, 5))
-            state.update(header_of(producer_id, producer.epoch, sequence, count), offset * 10, None)
+    state.load(entries)
+    offset = 0
+    for producer_id, producer in entries.items():
+        sequence = data.draw(st.integers(0, SEQUENCE_MAX))
+        for count in data.draw(st.lists(st.integers(1, 5), max_size=7)):
+            is_open = producer.transaction_first_offset >= 0
+            header = header_of(producer_id, producer.epoch, sequence, count, transactional=is_open)
+            state.update(header, offset, None, data.draw(st.integers(NOW_MS - 1000, NOW_MS)))
+            sequence = (sequence + count) & SEQUENCE_MAX
+            offset += count
     encoded = encode_snapshot(state)
     loaded = state_from_snapshot(encoded, NOW_MS)
     assert encode_snapshot(loaded) == encoded
-    assert {key: entry.batches[-1:] for key, entry in loaded.producers.items()} == {
-        key: entry.batches[-1:] for key, entry in state.producers.items()
+    assert {key: known_of(entry) for key, entry in loaded.producers.items()} == {
+        key: known_of(entry) for key, entry in state.producers.items()
     }
     assert loaded.last_stable_offset(2**62) == state.last_stable_offset(2**62)
 
 
+def known_of(producer: Producer) -> tuple[object, ...]:
+    return tuple(getattr(producer, name) for name in Producer.__slots__)
+
+
+def test_a_snapshot_without_our_trailer_is_kafkas() -> None:
+    state = ProducerState()
+    for sequence in range(3):
+        state.update(header_of(1, 0, sequence), sequence, None, NOW_MS + 5)
+    data = bytearray(encode_snapshot(state)[: 10 + 46])
+    data[2:6] = crc32c(memoryview(data)[6:]).to_bytes(4)
+    (producer,) = decode_snapshot(bytes(data)).values()
+    assert producer.batches == [(2, 2, 2, 0, NOW_MS)]
+    assert producer.last_seen_ms == producer.last_timestamp == NOW_MS
+
+
+def test_producers_expire_by_when_they_wrote_not_by_the_time_of_what_they_wrote() -> None:
+    state = ProducerState()
+    state.update(header_of(1, 0, 0), 0, None, NOW_MS + 86_400_000)
+    state.expire(NOW_MS + 86_400_001)
+    assert set(state.producers) == {1}
+    assert set(state_from_snapshot(encode_snapshot(state), NOW_MS + 86_400_001).producers) == {1}
+
+
 def test_damaged_snapshots_are_told_from_good_ones() -> None:
     state = ProducerState()
-    state.update(header_of(1, 0, 0), 0, None)
+    state.update(header_of(1, 0, 0), 0, None, NOW_MS)
     good = encode_snapshot(state)
     assert set(decode_snapshot(good)) == {1}
     for length in range(len(good)):
@@ -172,5 +204,5 @@ def test_damaged_snapshots_are_told_from_good_ones() -> None:
 
 def test_producers_that_expired_while_the_node_was_down_are_left_out() -> None:
     state = ProducerState()
-    state.update(header_of(1, 0, 0), 0, None)
+    state.update(header_of(1, 0, 0), 0, None, NOW_MS)
     assert state_from_snapshot(encode_snapshot(state), NOW_MS + 86_400_000).producers == {}

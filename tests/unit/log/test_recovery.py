@@ -262,7 +262,7 @@ def described(state: ProducerState) -> dict[int, tuple[object, ...]]:
             producer.coordinator_epoch,
             producer.last_timestamp,
             producer.transaction_first_offset,
-            producer.batches[-1:],
+            producer.batches,
         )
         for producer_id, producer in state.producers.items()
     }
