@@ -8,6 +8,7 @@ from penstock.cluster.metadata.controller import Controller
 from penstock.cluster.metadata.decision import Decision
 from penstock.cluster.metadata.image import MetadataImage
 from penstock.cluster.metadata.records import decode_record, encode_record
+from tests.unit.metadata.registering import CLUSTER_ID, bring_up, registration
 
 T = TypeVar("T")
 
@@ -26,9 +27,9 @@ class Cluster:
     def __init__(self, *racks: str | None, **overrides: str) -> None:
         self.image = MetadataImage()
         self.settings = NodeSettings({name.replace("_", "."): value for name, value in overrides.items()})
-        self.controller = Controller(self.image, self.settings, SeededRandom())
+        self.controller = Controller(self.image, self.settings, SeededRandom(), CLUSTER_ID)
         for broker_id, rack in enumerate(racks or (None,), start=1):
-            self.do(self.controller.register_broker(broker_id, f"host-{broker_id}", 9092, rack, now_ms=1000))
+            bring_up(self.controller, self.do, registration(broker_id, rack=rack))
 
     def do(self, decision: Decision[T]) -> T:
         for record in decision.records:

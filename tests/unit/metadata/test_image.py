@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.metadata.controller import METADATA_VERSION, PRODUCER_ID_BLOCK
+from penstock.cluster.metadata.controller import PRODUCER_ID_BLOCK
+from penstock.cluster.metadata.features import METADATA_VERSION
 from penstock.cluster.metadata.image import MetadataImage
 from penstock.cluster.metadata.records import (
     AbortTransactionRecord,
@@ -95,21 +96,15 @@ def test_a_feature_of_level_zero_is_gone() -> None:
 
 
 def test_the_first_broker_opens_the_log_with_its_metadata_version(cluster: Any) -> None:
-    assert cluster.image.features == {"metadata.version": METADATA_VERSION}
-
-
-def test_a_broker_that_comes_back_unchanged_keeps_its_registration(cluster: Any) -> None:
-    unchanged = cluster.controller.register_broker(1, "host-1", 9092, None, now_ms=5000)
-    assert (unchanged.answer, unchanged.records) == (1000, [])
-    moved = cluster.do(cluster.controller.register_broker(1, "host-1", 9093, None, now_ms=5000))
-    assert (moved, cluster.image.brokers[1].port) == (5000, 9093)
-
-
-def test_a_brokers_epoch_grows_even_when_the_clock_goes_back(cluster: Any) -> None:
-    assert cluster.do(cluster.controller.register_broker(1, "host-1", 9093, None, now_ms=3)) == 1001
+    assert cluster.image.features == {
+        "metadata.version": METADATA_VERSION,
+        "eligible.leader.replicas.version": 1,
+        "transaction.version": 2,
+    }
 
 
 def test_no_producer_id_is_given_twice(cluster: Any) -> None:
-    blocks = [cluster.do(cluster.controller.allocate_producer_ids(1)) for _ in range(3)]
+    epoch = cluster.image.brokers[1].epoch
+    blocks = [cluster.do(cluster.controller.allocate_producer_ids(1, epoch)) for _ in range(3)]
     assert [block.start for block in blocks] == [0, PRODUCER_ID_BLOCK, 2 * PRODUCER_ID_BLOCK]
     assert cluster.image.next_producer_id == 3 * PRODUCER_ID_BLOCK

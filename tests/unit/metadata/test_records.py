@@ -14,6 +14,8 @@ from penstock.cluster.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     ConfigRecord,
+    ControllerEndpoint,
+    ControllerFeature,
     MetadataRecord,
     NoOpRecord,
     PartitionRecord,
@@ -33,10 +35,9 @@ _SIZES = {"int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**
 
 def _values(field: "dataclasses.Field[Any]") -> st.SearchStrategy[Any]:
     annotation = str(field.type)
-    if "BrokerEndpoint" in annotation:
-        return st.lists(instances(BrokerEndpoint), max_size=2).map(tuple)
-    if "BrokerFeature" in annotation:
-        return st.lists(instances(BrokerFeature), max_size=2).map(tuple)
+    for nested in (BrokerEndpoint, BrokerFeature, ControllerEndpoint, ControllerFeature):
+        if nested.__name__ in annotation:
+            return st.lists(instances(nested), max_size=2).map(tuple)
     kind = field.metadata["kafka_type"]
     one: st.SearchStrategy[Any]
     if kind in _SIZES:
@@ -58,7 +59,7 @@ def instances(cls: type) -> st.SearchStrategy[Any]:
 
 
 def test_there_is_a_record_for_each_kind_that_the_image_replays() -> None:
-    assert len(RECORD_CLASSES) == 16
+    assert len(RECORD_CLASSES) == 18
 
 
 @given(st.one_of([instances(cls) for cls in RECORD_CLASSES]))
@@ -158,6 +159,12 @@ def test_kafkas_own_tool_prints_every_kind_of_record(tmp_path: Path) -> None:
         records.AbortTransactionRecord(reason="because"),
         records.RemoveTopicRecord(topic_id=topic_id),
         records.UnregisterBrokerRecord(broker_id=1, broker_epoch=5),
+        records.RegisterControllerRecord(
+            controller_id=3, incarnation_id=uuid.UUID(int=10),
+            end_points=(ControllerEndpoint(name="CONTROLLER", host="third", port=9093, security_protocol=0),),
+            features=(ControllerFeature(name="kraft.version", min_supported_version=0, max_supported_version=1),),
+        ),
+        records.ClearElrRecord(topic_name="orders"),
     ]  # fmt: skip
     segment = tmp_path / "__cluster_metadata-0" / "00000000000000000000.log"
     segment.parent.mkdir()
@@ -177,7 +184,7 @@ def test_kafkas_own_tool_prints_every_kind_of_record(tmp_path: Path) -> None:
         '"isr":[1],', '"eligibleLeaderReplicas":[2]', '"lastKnownElr":[3]', '"leaderRecoveryState":1', '"leader":2',
         '"addingReplicas":[3]', '"name":"retention.ms","value":"1234"', '"value":null', '"nextProducerId":1000',
         '"rack":"rack-a"', '"port":9092', '"maxSupportedVersion":30', '"cordonedLogDirs":[]', '"fenced":-1',
-        '"reason":"because"',
+        '"reason":"because"', '"controllerId":3', '"host":"third"', '"topicName":"orders"',
     ):  # fmt: skip
         assert words in printed, words
 

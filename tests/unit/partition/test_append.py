@@ -1,6 +1,5 @@
 """What a partition takes from producers, and with which error it refuses the rest. Codes as Apache Kafka gives them."""
 
-import uuid
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.partition import Partition
 from penstock.log.config import LogConfig
-from penstock.log.log import Log
 from penstock.protocol.batch import (
     CONTROL,
     HEADER,
@@ -21,36 +19,13 @@ from penstock.protocol.batch import (
 from penstock.protocol.produce import PartitionAnswer
 from penstock.protocol.records import Record, build_batch, iterate_records
 from penstock.testing.sim_disk import SimDisk
+from tests.unit.partition.made import NOW_MS, make_partition
 
-NOW_MS = 1_700_000_000_000
 VERSION = 12
 
 
 def make(disk: SimDisk | None = None, *, replicas: tuple[int, ...] = (1,), **config: Any) -> Partition:
-    used = disk or SimDisk()
-
-    def open_log(partition: Partition) -> Log:
-        return Log.open(
-            used,
-            partition.name,
-            partition.config,
-            topic_id=partition.topic_id,
-            recovery_point=0,
-            clean=True,
-            log_start_offset=0,
-            now_ms=NOW_MS,
-        )
-
-    return Partition(
-        "t",
-        uuid.UUID(int=7),
-        0,
-        LogConfig(**config),
-        replicas=replicas,
-        isr=(1,),
-        leader_epoch=3,
-        open_log=open_log,
-    )
+    return make_partition(disk or SimDisk(), LogConfig(**config), replicas=replicas)
 
 
 def batch(count: int = 2, *, key: bytes | None = b"k", timestamp: int = NOW_MS, **fields: Any) -> bytearray:

@@ -6,41 +6,38 @@ before its records are replayed.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Random
 from penstock.base.settings import NodeSettings
-from penstock.cluster.metadata import configs, topics
+from penstock.cluster.metadata import alter_partition, configs, elections, features, reassignments, topics
+from penstock.cluster.metadata.alter_partition import AlteredPartition, IsrProposal
+from penstock.cluster.metadata.brokers import Brokers, Heartbeat, HeartbeatAnswer, Registration, register_controller
 from penstock.cluster.metadata.configs import AlteredResource, ResourceChanges
 from penstock.cluster.metadata.decision import Decision
+from penstock.cluster.metadata.elections import ElectedPartition
+from penstock.cluster.metadata.features import FeatureUpdate, UpdatedFeature
 from penstock.cluster.metadata.image import MetadataImage
-from penstock.cluster.metadata.records import (
-    BrokerEndpoint,
-    BrokerFeature,
-    FeatureLevelRecord,
-    MetadataRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
-)
+from penstock.cluster.metadata.reassignments import OngoingReassignment, ReassignedPartition, Reassignment
+from penstock.cluster.metadata.records import ProducerIdsRecord
+from penstock.cluster.metadata.sessions import Sessions
 from penstock.cluster.metadata.topics import CreatedTopic, DeletedTopic, MorePartitions, NewTopic, PartitionsResult
 
-# Kafka 4.3's level (4.3-IV0), whose record schemas ours are; a log opens with it.
-METADATA_VERSION_FEATURE = "metadata.version"
-METADATA_VERSION = 30
-_METADATA_VERSION_MIN = 7
-
 PRODUCER_ID_BLOCK = 1000
-
-_LISTENER = "PLAINTEXT"
-_PLAINTEXT = 0
+_INT64_MAX = 2**63 - 1
 
 
 class Controller:
-    def __init__(self, image: MetadataImage, settings: NodeSettings, random: Random) -> None:
+    def __init__(self, image: MetadataImage, settings: NodeSettings, random: Random, cluster_id: str) -> None:
         self._image = image
         self._settings = settings
         self._random = random
+        self._sessions = Sessions(settings["broker.session.timeout.ms"])
+        self._brokers = Brokers(image, self._sessions, self.topic_settings, cluster_id)
+
+    # Topics and settings
 
     def create_topics(
         self, requested: Sequence[NewTopic], *, validate_only: bool = False
@@ -65,46 +62,97 @@ class Controller:
     ) -> Decision[list[AlteredResource]]:
         return configs.incremental_alter_configs(self._image, self._settings, requested, validate_only=validate_only)
 
-    def allocate_producer_ids(self, broker_id: int) -> Decision[range]:
-        """A block of ids that nobody was or will be given. What the broker does not use of it is lost."""
+    # Brokers
+
+    def activate(self, now_ms: int) -> None:
+        """This node has become the active controller, and has replayed the whole log."""
+        self._sessions.start(self._image.brokers.values(), now_ms)
+
+    def register_broker(
+        self, registration: Registration, now_ms: int, *, previous_is_gone: bool = False
+    ) -> Decision[int]:
+        """The answer is the broker's epoch. `previous_is_gone` says that the caller knows that no earlier incarnation
+        runs any more, as a process knows of itself. Raises Refused."""
+        return self._brokers.register(registration, now_ms, previous_is_gone=previous_is_gone)
+
+    def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> Decision[HeartbeatAnswer]:
+        """Raises Refused(STALE_BROKER_EPOCH)."""
+        return self._brokers.heartbeat(heartbeat, now_ms)
+
+    def on_connection_lost(self, broker_id: int, broker_epoch: int) -> Decision[bool]:
+        """Fences a broker that is known to be dead, without waiting for its session to run out."""
+        return self._brokers.fence(broker_id, broker_epoch)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `on_deadline`; None while nobody has a session."""
+        return self._sessions.next_deadline_ms()
+
+    def on_deadline(self, now_ms: int) -> Decision[int | None]:
+        """Fences one broker that was silent for too long; the answer is its id. To be called again at the deadline that
+        is next then, which may be now."""
+        return self._brokers.fence_one_stale(now_ms)
+
+    def unregister_broker(self, broker_id: int) -> Decision[None]:
+        """Raises Refused."""
+        return self._brokers.unregister(broker_id)
+
+    def register_controller(
+        self,
+        controller_id: int,
+        incarnation_id: uuid.UUID,
+        listeners: Sequence[tuple[str, str, int, int]],
+        supported: Sequence[tuple[str, int, int]],
+    ) -> Decision[None]:
+        return register_controller(controller_id, incarnation_id, listeners, supported)
+
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> Decision[range]:
+        """A block of ids that nobody was or will be given. What the broker does not use of it is lost. Raises
+        Refused."""
+        self._brokers.checked(broker_id, broker_epoch)
         first = self._image.next_producer_id
+        if first > _INT64_MAX - PRODUCER_ID_BLOCK:
+            raise Refused(ErrorCode.unknown_server_error, "All producer ids have been given out.")
         block = range(first, first + PRODUCER_ID_BLOCK)
-        broker = self._image.brokers.get(broker_id)
-        record = ProducerIdsRecord(
-            broker_id=broker_id,
-            broker_epoch=-1 if broker is None else broker.epoch,
-            next_producer_id=block.stop,
-        )
+        record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.stop)
         return Decision(block, [record])
 
-    def register_broker(self, broker_id: int, host: str, port: int, rack: str | None, now_ms: int) -> Decision[int]:
-        """Enters the node as a broker that serves; the answer is its epoch, which grows with every registration. One
-        that comes back unchanged keeps its registration."""
-        records: list[MetadataRecord] = []
-        if METADATA_VERSION_FEATURE not in self._image.features:
-            records.append(FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION))
-        known = self._image.brokers.get(broker_id)
-        if known is not None and (known.host, known.port, known.rack, known.fenced) == (host, port, rack, False):
-            return Decision(known.epoch, records)
-        epoch = now_ms if known is None else max(now_ms, known.epoch + 1)
-        end_point = BrokerEndpoint(name=_LISTENER, host=host, port=port, security_protocol=_PLAINTEXT)
-        feature = BrokerFeature(
-            name=METADATA_VERSION_FEATURE,
-            min_supported_version=_METADATA_VERSION_MIN,
-            max_supported_version=METADATA_VERSION,
+    def update_features(
+        self, requested: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> Decision[list[UpdatedFeature]]:
+        return features.update_features(self._image, requested, validate_only=validate_only)
+
+    # Leaders and replicas
+
+    def alter_partitions(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[IsrProposal]
+    ) -> Decision[list[AlteredPartition]]:
+        """Raises Refused(STALE_BROKER_EPOCH)."""
+        self._brokers.checked(broker_id, broker_epoch)
+        return alter_partition.alter_partitions(self._image, self.topic_settings, broker_id, proposals)
+
+    def elect_leaders(
+        self, election_type: int, requested: Sequence[tuple[str, int]] | None
+    ) -> Decision[list[ElectedPartition]]:
+        """None asks for all partitions. Raises Refused."""
+        return elections.elect_leaders(self._image, self.topic_settings, election_type, requested)
+
+    def elect_preferred(self) -> Decision[bool]:
+        """To be called every `leader.imbalance.check.interval.seconds`, again at once where the answer is True."""
+        return elections.elect_preferred(self._image, self.topic_settings)
+
+    def elect_unclean(self) -> Decision[bool]:
+        """To be called when `unclean.leader.election.enable` was set, again at once where the answer is True."""
+        return elections.elect_unclean(self._image, self.topic_settings)
+
+    def alter_reassignments(
+        self, requested: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> Decision[list[ReassignedPartition]]:
+        return reassignments.alter_reassignments(
+            self._image, self.topic_settings, requested, may_change_factor=may_change_factor
         )
-        records.append(
-            RegisterBrokerRecord(
-                broker_id=broker_id,
-                incarnation_id=uuid.UUID(bytes=self._random.random_bytes(16), version=4),
-                broker_epoch=epoch,
-                end_points=(end_point,),
-                features=(feature,),
-                rack=rack,
-                fenced=False,
-            )
-        )
-        return Decision(epoch, records)
+
+    def list_reassignments(self, requested: Iterable[tuple[str, int]] | None) -> list[OngoingReassignment]:
+        return reassignments.list_reassignments(self._image, requested)
 
     def topic_settings(self, name: str) -> Mapping[str, Any]:
         """A topic's settings in force, typed, by name."""

@@ -9,13 +9,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.cluster.metadata.index import PartitionIndex
 from penstock.cluster.metadata.names import INTERNAL_TOPICS, collision_key
+from penstock.cluster.metadata.partition_image import PartitionImage
 from penstock.cluster.metadata.records import (
-    LEADER_UNCHANGED,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -26,6 +28,7 @@ from penstock.cluster.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
@@ -40,37 +43,9 @@ RESOURCE_GROUP = 32
 # The name under which broker settings for all nodes are kept.
 ALL_BROKERS = ""
 
+__all__ = ["BrokerImage", "MetadataImage", "PartitionImage", "TopicImage"]
+
 _NOTHING: Mapping[str, str] = {}
-
-
-class PartitionImage:
-    """One partition. Small, for there are many; equal tuples are shared between partitions."""
-
-    __slots__ = (
-        "adding_replicas",
-        "directories",
-        "eligible_leader_replicas",
-        "isr",
-        "last_known_elr",
-        "leader",
-        "leader_epoch",
-        "leader_recovery_state",
-        "partition_epoch",
-        "removing_replicas",
-        "replicas",
-    )
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    eligible_leader_replicas: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-    directories: tuple[uuid.UUID | None, ...]
-    leader: int
-    leader_epoch: int
-    leader_recovery_state: int
-    partition_epoch: int
 
 
 class TopicImage:
@@ -97,9 +72,10 @@ class BrokerImage:
         "incarnation",
         "log_dirs",
         "rack",
+        "registered_at_offset",
     )
 
-    def __init__(self, record: RegisterBrokerRecord) -> None:
+    def __init__(self, record: RegisterBrokerRecord, registered_at_offset: int = 0) -> None:
         self.id = record.broker_id
         self.epoch = record.broker_epoch
         self.incarnation = record.incarnation_id
@@ -111,6 +87,8 @@ class BrokerImage:
         self.fenced = record.fenced
         self.in_controlled_shutdown = record.in_controlled_shutdown
         self.log_dirs = record.log_dirs
+        # Where the metadata log says so: a broker that has read that far knows that it is registered.
+        self.registered_at_offset = registered_at_offset
 
     @property
     def host(self) -> str:
@@ -128,16 +106,30 @@ class BrokerImage:
 
 class MetadataImage:
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """As before the first record: a snapshot follows."""
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[uuid.UUID, TopicImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.brokers: dict[int, BrokerImage] = {}
+        self.controllers: dict[int, RegisterControllerRecord] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        # The offset after the last record replayed. Whoever replays sets it where the log holds something else in
+        # between: the quorum's own control batches, or everything before a snapshot.
+        self.end_offset = 0
+        self.index = PartitionIndex()
         # Names with "." or "_" by what they become when both are taken for the same character.
         self.colliding_names: dict[str, set[str]] = {}
         self._shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._transaction: list[MetadataRecord] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no records are held back until their transaction ends."""
+        return self._transaction is None
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """A topic's own settings."""
@@ -147,7 +139,9 @@ class MetadataImage:
         return self.configs.get((resource_type, resource_name), _NOTHING)
 
     def replay(self, record: MetadataRecord) -> None:
-        """Applies one record. A record that does not fit what is there is a broken log: it raises."""
+        """Applies one record, the one at `end_offset`. A record that does not fit what is there is a broken log: it
+        raises."""
+        self.end_offset += 1
         match record:
             case BeginTransactionRecord():
                 if self._transaction is not None:
@@ -185,38 +179,37 @@ class MetadataImage:
 
     def _apply_partition(self, record: PartitionRecord) -> None:
         topic = self.topics_by_id[record.topic_id]
-        partition = PartitionImage()
-        partition.replicas = self._share(record.replicas)
-        partition.isr = self._share(record.isr)
-        partition.removing_replicas = self._share(record.removing_replicas)
-        partition.adding_replicas = self._share(record.adding_replicas)
-        partition.eligible_leader_replicas = self._share(record.eligible_leader_replicas)
-        partition.last_known_elr = self._share(record.last_known_elr)
-        partition.directories = self._share(record.directories)
-        partition.leader = record.leader
-        partition.leader_epoch = record.leader_epoch
-        partition.leader_recovery_state = record.leader_recovery_state
-        partition.partition_epoch = record.partition_epoch
+        replaced = topic.partitions.get(record.partition_id)
+        if replaced is not None:
+            self.index.remove(replaced)
+        partition = PartitionImage(topic.id, record, self._share)
         topic.partitions[record.partition_id] = partition
         topic.version += 1
+        self.index.add(partition)
 
     def _apply_partition_change(self, record: PartitionChangeRecord) -> None:
         topic = self.topics_by_id[record.topic_id]
         partition = topic.partitions[record.partition_id]
-        for name in _REPLACED_UNLESS_NULL:
-            if (items := getattr(record, name)) is not None:
-                setattr(partition, name, self._share(items))
-        if record.leader != LEADER_UNCHANGED:
-            partition.leader = record.leader
-            partition.leader_epoch += 1
-        if record.leader_recovery_state != -1:
-            partition.leader_recovery_state = record.leader_recovery_state
-        partition.partition_epoch += 1
+        self.index.remove(partition)
+        partition.apply(record, self._share)
+        self.index.add(partition)
         topic.version += 1
+
+    def _apply_clear_elr(self, record: ClearElrRecord) -> None:
+        cleared = [self.topics[record.topic_name]] if record.topic_name else self.topics.values()
+        for topic in cleared:
+            for partition in topic.partitions.values():
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    self.index.remove(partition)
+                    partition.eligible_leader_replicas = partition.last_known_elr = ()
+                    self.index.add(partition)
+                    topic.version += 1
 
     def _apply_remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self.topics_by_id.pop(record.topic_id)
         del self.topics[topic.name]
+        for partition in topic.partitions.values():
+            self.index.remove(partition)
         self.configs.pop((RESOURCE_TOPIC, topic.name), None)
         if (key := collision_key(topic.name)) is not None:
             self.colliding_names[key].discard(topic.name)
@@ -234,7 +227,10 @@ class MetadataImage:
             del self.configs[resource]
 
     def _apply_register_broker(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = BrokerImage(record)
+        self.brokers[record.broker_id] = BrokerImage(record, self.end_offset - 1)
+
+    def _apply_register_controller(self, record: RegisterControllerRecord) -> None:
+        self.controllers[record.controller_id] = record
 
     def _apply_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
         self._broker(record.broker_id, record.broker_epoch)
@@ -274,16 +270,6 @@ class MetadataImage:
         pass
 
 
-_REPLACED_UNLESS_NULL = (
-    "replicas",
-    "isr",
-    "removing_replicas",
-    "adding_replicas",
-    "eligible_leader_replicas",
-    "last_known_elr",
-    "directories",
-)
-
 _APPLY: dict[type, Callable[[MetadataImage, Any], None]] = {
     TopicRecord: MetadataImage._apply_topic,
     PartitionRecord: MetadataImage._apply_partition,
@@ -295,6 +281,8 @@ _APPLY: dict[type, Callable[[MetadataImage, Any], None]] = {
     FenceBrokerRecord: MetadataImage._apply_fence_broker,
     UnfenceBrokerRecord: MetadataImage._apply_unfence_broker,
     BrokerRegistrationChangeRecord: MetadataImage._apply_broker_change,
+    RegisterControllerRecord: MetadataImage._apply_register_controller,
+    ClearElrRecord: MetadataImage._apply_clear_elr,
     FeatureLevelRecord: MetadataImage._apply_feature,
     ProducerIdsRecord: MetadataImage._apply_producer_ids,
     NoOpRecord: MetadataImage._apply_nothing,

@@ -21,6 +21,10 @@ FRAME_VERSION = 1
 # The leader and the ISR of a change record stay as they are when these stand in their place.
 NO_LEADER = -1
 LEADER_UNCHANGED = -2
+RECOVERED = 0
+# The leader was elected uncleanly, and has not said yet that it is done with it.
+RECOVERING = 1
+RECOVERY_UNCHANGED = -1
 # kio reads and writes the all-zero uuid, which stands for "no directory chosen yet", as None.
 UNASSIGNED_DIRECTORY = None
 
@@ -122,7 +126,7 @@ class PartitionRecord(MetadataRecord):
     removing_replicas: tuple[int, ...] = _field("int32", default=())
     adding_replicas: tuple[int, ...] = _field("int32", default=())
     leader: int = _field("int32", default=NO_LEADER)
-    leader_recovery_state: int = _field("int8", tag=0, default=0)
+    leader_recovery_state: int = _field("int8", tag=0, default=RECOVERED)
     leader_epoch: int = _field("int32", default=-1)
     partition_epoch: int = _field("int32", default=-1)
     directories: tuple[uuid.UUID | None, ...] = _field("uuid")
@@ -147,7 +151,7 @@ class PartitionChangeRecord(MetadataRecord):
     replicas: tuple[int, ...] | None = _field("int32", tag=2, default=None)
     removing_replicas: tuple[int, ...] | None = _field("int32", tag=3, default=None)
     adding_replicas: tuple[int, ...] | None = _field("int32", tag=4, default=None)
-    leader_recovery_state: int = _field("int8", tag=5, default=-1)
+    leader_recovery_state: int = _field("int8", tag=5, default=RECOVERY_UNCHANGED)
     eligible_leader_replicas: tuple[int, ...] | None = _field("int32", tag=6, default=None)
     last_known_elr: tuple[int, ...] | None = _field("int32", tag=7, default=None)
     directories: tuple[uuid.UUID | None, ...] | None = _field("uuid", tag=8, default=None)
@@ -211,6 +215,42 @@ class EndTransactionRecord(MetadataRecord):
 @_record(25)
 class AbortTransactionRecord(MetadataRecord):
     reason: str | None = _field("string", tag=0, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerEndpoint:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    name: str = _field("string")
+    host: str = _field("string")
+    port: int = _field("uint16")
+    security_protocol: int = _field("int16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerFeature:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    name: str = _field("string")
+    min_supported_version: int = _field("int16")
+    max_supported_version: int = _field("int16")
+
+
+@_record(27)
+class RegisterControllerRecord(MetadataRecord):
+    controller_id: int = _field("int32")
+    incarnation_id: uuid.UUID | None = _field("uuid")
+    zk_migration_ready: bool = _field("bool", default=False)
+    end_points: tuple[ControllerEndpoint, ...]
+    features: tuple[ControllerFeature, ...]
+
+
+@_record(28)
+class ClearElrRecord(MetadataRecord):
+    # Empty: of all topics.
+    topic_name: str = _field("string")
 
 
 def encode_record(record: MetadataRecord) -> bytes:

@@ -350,16 +350,7 @@ def _directory(image: MetadataImage, broker_id: int) -> uuid.UUID | None:
 
 
 def _check_assignment(image: MetadataImage, index: int, replicas: Assignment, factor: int | None) -> None:
-    if not replicas:
-        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
-    for broker in replicas:
-        if broker not in image.brokers:
-            raise _bad_assignment(
-                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
-            )
-    for broker, count in Counter(replicas).items():
-        if count > 1:
-            raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
+    check_replicas(image, replicas)
     if factor is not None and len(replicas) != factor:
         raise _bad_assignment(
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
@@ -370,6 +361,20 @@ def _check_assignment(image: MetadataImage, index: int, replicas: Assignment, fa
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
             "controlled shutdown."
         )
+
+
+def check_replicas(image: MetadataImage, replicas: Assignment) -> None:
+    """Whether a person may ask for these replicas. Raises Refused."""
+    if not replicas:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    for broker in replicas:
+        if broker not in image.brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+            )
+    for broker, count in Counter(replicas).items():
+        if count > 1:
+            raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
 
 
 def _checked_configs(topic: NewTopic) -> Mapping[str, str]:

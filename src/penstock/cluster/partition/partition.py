@@ -11,6 +11,9 @@ from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
+from penstock.cluster.metadata.names import INTERNAL_TOPICS
+from penstock.cluster.partition.follower import Follower
+from penstock.cluster.partition.replication import Leader
 from penstock.cluster.partition.validation import (
     NotOneBatch,
     Rejected,
@@ -21,13 +24,16 @@ from penstock.cluster.partition.validation import (
     refuse_headless,
     unpacked,
 )
+from penstock.cluster.partition.verification import Verification, Verifications
 from penstock.log.config import LogConfig
+from penstock.log.end_marker import EndMarker, encode_end_marker
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate
 from penstock.protocol.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    TRANSACTIONAL,
     BatchHeader,
     encode_batch,
     patch_times,
@@ -44,12 +50,23 @@ class Partition:
         "_log",
         "_must_open",
         "_open_log",
+        "_refusal",
+        "_verifications",
         "append_listeners",
+        "bytes_in",
+        "bytes_out",
         "config",
+        "follower",
         "has_failed",
         "index",
+        "is_leading",
         "isr",
+        "leader",
         "leader_epoch",
+        "messages_in",
+        "on_appended",
+        "produce_requests",
+        "replica_listeners",
         "replicas",
         "topic",
         "topic_id",
@@ -76,9 +93,22 @@ class Partition:
         self.isr = isr
         self.leader_epoch = leader_epoch
         self.has_failed = False
-        # Called after each append with the bytes it added. A set because fetches come and go; None while nobody waits.
+        # Since the node started, for its metrics.
+        self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = 0
+        self._set_leading(True)
+        # What this node knows of the other replicas while it leads, or of the leader while it follows. Neither where
+        # it is the only replica: then everything appended is replicated.
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        # Called with the bytes that consumers may read in addition; by other replicas' fetches, with the bytes of each
+        # append. Sets because fetches come and go; None while nobody waits.
         self.append_listeners: set[Callable[[int], None]] | None = None
+        self.replica_listeners: set[Callable[[int], None]] | None = None
+        # Whom to tell of appends, where there are other replicas.
+        self.on_appended: Callable[[Partition], None] | None = None
         self._open_log = open_log
+        # Made by the first transaction.
+        self._verifications: Verifications | None = None
 
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
@@ -103,8 +133,54 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Up to where consumers may read. This node is the only replica, so everything appended is replicated."""
+        """Up to where consumers may read: what all replicas that are in sync have."""
+        if self.leader is not None:
+            return self.leader.high_watermark
+        if self.follower is not None:
+            return self.follower.high_watermark
         return self.log.log_end_offset
+
+    @property
+    def knows_what_is_committed(self) -> bool:
+        """A new leader learns from its followers how much of what it has was committed before it led (KIP-207)."""
+        return self.leader is None or self.leader.high_watermark >= self.leader.epoch_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log of that living replica begins which begins first."""
+        start_offset = self.log.log_start_offset
+        return start_offset if self.leader is None else self.leader.low_watermark(start_offset)
+
+    # Roles
+
+    def _set_leading(self, is_leading: bool) -> None:
+        self.is_leading = is_leading
+        # Why producers are turned away, whatever they send.
+        self._refusal = ErrorCode.none if is_leading else ErrorCode.not_leader_or_follower
+        if self.topic in INTERNAL_TOPICS:
+            self._refusal = ErrorCode.invalid_topic_exception
+
+    def lead_alone(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self._set_leading(True)
+        self.leader = self.follower = self.on_appended = None
+
+    def lead(self, leader: Leader, leader_epoch: int, on_appended: Callable[["Partition"], None]) -> None:
+        self.leader_epoch = leader_epoch
+        self._set_leading(True)
+        self.leader = leader
+        self.follower = None
+        self.on_appended = on_appended
+
+    def await_leader(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self._set_leading(False)
+
+    def follow(self, follower: Follower, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self._set_leading(False)
+        self.leader = self.on_appended = None
+        self.follower = follower
 
     @property
     def must_sync(self) -> bool:
@@ -130,8 +206,18 @@ class Partition:
     def epoch_for_offset(self, offset: int) -> int:
         return self.leader_epoch if offset >= self.log.log_end_offset else self.log.epoch_for_offset(offset)
 
-    def append(self, data: memoryview | None, acks: int, produce_version: int, now_ms: int) -> PartitionAnswer:
-        """Appends one producer's batch, in place in the log's next offsets. `data` is changed (placement, time)."""
+    def append(
+        self,
+        data: memoryview | None,
+        acks: int,
+        produce_version: int,
+        now_ms: int,
+        verification: Verification | None = None,
+    ) -> PartitionAnswer:
+        """Appends one producer's batch, in place in the log's next offsets. `data` is changed (placement, time).
+        `verification` is what `start_verification` gave; None where the request names no transactional id."""
+        if self._refusal:
+            return PartitionAnswer(self.index, self._refusal)
         try:
             if self.has_failed:
                 raise DiskError(f"{self.name} failed to reach the disk earlier; restart the node")
@@ -145,8 +231,13 @@ class Partition:
             header = read_header(data)
             if self._must_open or not is_plainly_good(data, header, self.config, now_ms):
                 data = cut_to_one_batch(data, header, produce_version)
+                if header.attributes & TRANSACTIONAL and verification is None:
+                    raise NotOneBatch(
+                        ErrorCode.transactional_id_authorization_failed,
+                        "a transactional batch needs a transactional id in its request",
+                    )
                 check_batch(data, header, self.config, now_ms)
-            return self._append_valid(data, header, now_ms)
+            return self._append_valid(data, header, now_ms, verification)
         except Refused as problem:
             return PartitionAnswer(self.index, problem.code, error_message=problem.message)
         except NotOneBatch as problem:
@@ -164,20 +255,101 @@ class Partition:
 
     def append_own(self, batch: bytearray, now_ms: int) -> None:
         """Appends a batch that this node made itself, as a coordinator does. Raises DiskError."""
-        self.log.append(batch, read_header(batch), self.leader_epoch, now_ms)
-        self._tell_listeners(len(batch))
+        header = read_header(batch)
+        self.log.append(batch, header, self.leader_epoch, now_ms)
+        if self._verifications is not None:
+            self._verifications.end(header.producer_id)
+        self._tell_of_append(len(batch))
 
-    def _tell_listeners(self, size: int) -> None:
+    # Transactions
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, epoch_bumps: bool, now_ms: int
+    ) -> Verification:
+        """To be given back with the batch once the coordinator has confirmed that the partition is in the producer's
+        transaction; NOTHING_TO_VERIFY where the transaction is open here. Raises DiskError."""
+        if self._verifications is None:
+            self._verifications = Verifications()
+        return self._verifications.start(self.log.producers, producer_id, epoch, sequence, epoch_bumps, now_ms)
+
+    def check_own_in_transaction(self, producer_id: int, epoch: int, verification: Verification) -> ErrorCode:
+        """Whether `append_own` may be given a batch of the producer's transaction. Raises DiskError."""
+        if self._verifications is None:
+            self._verifications = Verifications()
+        return self._verifications.check(self.log.producers, producer_id, epoch, verification)
+
+    def append_marker(
+        self, marker: EndMarker, producer_id: int, producer_epoch: int, transaction_version: int, now_ms: int
+    ) -> ErrorCode:
+        """Ends the producer's transaction here. Raises DiskError."""
+        if not self.is_leading:
+            return ErrorCode.not_leader_or_follower
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error
+        if len(self.isr) < min(self.config.min_insync_replicas, len(self.replicas)):
+            return ErrorCode.not_enough_replicas
+        error = self.log.producers.check_marker(
+            producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
+        )
+        if error:
+            return error
+        self.append_own(encode_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
+        return ErrorCode.none
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where those may read who want committed records only."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that have been silent for so long."""
+        if self._log is not None:
+            self._log.expire_producers(now_ms, expiration_ms)
+        if self._verifications is not None:
+            self._verifications.expire(now_ms - expiration_ms)
+
+    def _check_transaction(
+        self, header: BatchHeader, verification: Verification, verdict: ErrorCode | None
+    ) -> ErrorCode | None:
+        """The verdict on a transactional batch that is no duplicate; `verdict` is what its sequence number says."""
+        if self._verifications is None:
+            self._verifications = Verifications()
+        producers = self.log.producers
+        return (
+            self._verifications.check(producers, header.producer_id, header.producer_epoch, verification)
+            or self._verifications.check_sequence(producers, header)
+            or verdict
+        )
+
+    def _tell_of_append(self, size: int) -> None:
+        if self.on_appended is None:
+            self.tell_readers(size)
+            return
+        self.tell_replicas(size)
+        self.on_appended(self)
+
+    def tell_replicas(self, size: int) -> None:
+        """There are so many bytes more for the other replicas."""
+        for listener in tuple(self.replica_listeners or ()):
+            listener(size)
+
+    def tell_readers(self, size: int) -> None:
+        """There are so many bytes more for consumers."""
         for listener in tuple(self.append_listeners or ()):
             listener(size)
 
-    def _append_valid(self, data: memoryview | bytearray, header: BatchHeader, now_ms: int) -> PartitionAnswer:
+    def _append_valid(
+        self, data: memoryview | bytearray, header: BatchHeader, now_ms: int, verification: Verification | None
+    ) -> PartitionAnswer:
         log = self.log
         config = self.config
         if header.producer_id >= 0:
             verdict = log.check_producer(header)
-            if type(verdict) is Duplicate:
+            if isinstance(verdict, Duplicate):
                 return PartitionAnswer(self.index, 0, verdict.base_offset, verdict.timestamp, log.log_start_offset)
+            if header.attributes & TRANSACTIONAL:
+                assert verification is not None
+                verdict = self._check_transaction(header, verification, verdict)
             if isinstance(verdict, ErrorCode):
                 raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
         if config.compression_type != "producer":
@@ -192,8 +364,13 @@ class Partition:
             patch_times(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
             header = read_header(data)
         base_offset = log.append(data, header, self.leader_epoch, now_ms)
-        if self.append_listeners:
-            self._tell_listeners(len(data))
+        self.produce_requests += 1
+        self.messages_in += header.record_count
+        self.bytes_in += len(data)
+        if verification is not None and header.attributes & TRANSACTIONAL and self._verifications is not None:
+            self._verifications.end(header.producer_id)
+        if self.append_listeners or self.on_appended is not None:
+            self._tell_of_append(len(data))
         return PartitionAnswer(self.index, 0, base_offset, append_time_ms, log.log_start_offset)
 
 
@@ -210,6 +387,7 @@ _SEQUENCE_PROBLEMS = {
     ErrorCode.out_of_order_sequence_number: "the sequence number does not follow the last one of this producer",
     ErrorCode.invalid_producer_epoch: "a newer instance of this producer has taken over",
     ErrorCode.unknown_producer_id: "nothing is known of this producer any more",
+    ErrorCode.invalid_txn_state: "the batch is not part of an open transaction",
 }
 
 

@@ -133,10 +133,6 @@ def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms
         raise Rejected(ErrorCode.invalid_record, f"the base offset must be 0, not {header.base_offset}")
     if size > config.segment_bytes:
         raise Rejected(ErrorCode.record_list_too_large, f"the batch is larger than a segment ({config.segment_bytes})")
-    if header.attributes & TRANSACTIONAL:
-        raise Rejected(
-            ErrorCode.transactional_id_authorization_failed, "there is no transaction that this batch could belong to"
-        )
     if header.attributes & CONTROL:
         raise Rejected(ErrorCode.invalid_record, "clients may not write control records")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -149,6 +145,8 @@ def check_batch(data: memoryview, header: BatchHeader, config: LogConfig, now_ms
             raise Rejected(ErrorCode.invalid_producer_epoch, "a batch with a producer id needs an epoch")
         if header.base_sequence < 0:
             raise Rejected(ErrorCode.invalid_record, "a batch with a producer id needs a sequence number")
+    elif header.attributes & TRANSACTIONAL:
+        raise Rejected(ErrorCode.invalid_record, "a transactional batch needs a producer id")
     _check_timestamps(data, header, config, now_ms)
     if config.is_compacted:
         _check_keys(data, header, config)

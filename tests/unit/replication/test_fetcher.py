@@ -1,0 +1,137 @@
+import uuid
+
+from penstock.base.errors import ErrorCode
+from penstock.cluster.partition.fetcher import FetchBody, Fetcher, Key
+from penstock.cluster.partition.follower import FIRST_BACKOFF_MS, FetchedPartition, Follower
+from tests.unit.replication.test_follower import contents, make_log
+
+BACKOFF_MS = 100
+A, B = ((uuid.UUID(int=7), index) for index in (0, 1))
+NOTHING_NEW = FetchedPartition(high_watermark=0, log_start_offset=0)
+
+
+def fetcher_of(*keys: Key) -> tuple[Fetcher, dict[Key, Follower]]:
+    fetcher = Fetcher(backoff_ms=BACKOFF_MS)
+    followers = {key: Follower(make_log(), 0, backoff_ms=BACKOFF_MS) for key in keys}
+    for key, follower in followers.items():
+        follower.follow(1, 5)
+        fetcher.add(key, follower)
+    return fetcher, followers
+
+
+def request(fetcher: Fetcher, now_ms: int = 0) -> FetchBody:
+    body = fetcher.next_request(now_ms)
+    assert body is not None
+    return body
+
+
+def answer(fetcher: Fetcher, *answers: tuple[Key, FetchedPartition], session_id: int = 77, now_ms: int = 0) -> None:
+    fetcher.on_answer(ErrorCode.none, session_id, answers, now_ms)
+
+
+def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> None:
+    fetcher, _ = fetcher_of(A, B)
+    first = request(fetcher)
+    assert (first.session_id, first.session_epoch, [key for key, _ in first.partitions]) == (0, 0, [A, B])
+    assert fetcher.next_request(0) is None
+    new = FetchedPartition(high_watermark=0, log_start_offset=0, records=contents(make_log(5)))
+    answer(fetcher, (A, new), (B, NOTHING_NEW))
+    second = request(fetcher)
+    assert (second.session_id, second.session_epoch) == (77, 1)
+    assert [(key, position.fetch_offset) for key, position in second.partitions] == [(A, 1)]
+    answer(fetcher)
+    third = request(fetcher)
+    assert (third.session_epoch, third.partitions, third.forgotten) == (2, [], [])
+
+
+def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
+    fetcher, _ = fetcher_of(A, B)
+    for _ in range(2):
+        assert [key for key, _ in request(fetcher).partitions] == [A, B]
+        answer(fetcher, session_id=0)
+
+
+def test_a_lost_session_is_opened_anew_at_once() -> None:
+    fetcher, _ = fetcher_of(A)
+    request(fetcher)
+    answer(fetcher)
+    request(fetcher)
+    fetcher.on_answer(ErrorCode.fetch_session_id_not_found, 0, [], 0)
+    again = request(fetcher)
+    assert (again.session_id, again.session_epoch, len(again.partitions)) == (0, 0, 1)
+    fetcher.on_answer(ErrorCode.invalid_fetch_session_epoch, 0, [], 0)
+    assert request(fetcher).session_epoch == 0
+
+
+def test_after_a_failure_it_waits_and_begins_anew_closing_the_old_session() -> None:
+    fetcher, _ = fetcher_of(A)
+    request(fetcher)
+    answer(fetcher)
+    request(fetcher)
+    fetcher.on_failure(now_ms=10)
+    assert (fetcher.next_request(10), fetcher.next_deadline_ms()) == (None, BACKOFF_MS + 10)
+    again = request(fetcher, BACKOFF_MS + 10)
+    assert (again.session_id, again.session_epoch, len(again.partitions)) == (77, 0, 1)
+
+
+def test_a_partition_that_waits_is_forgotten_by_the_session_until_it_is_due() -> None:
+    fetcher, _ = fetcher_of(A, B)
+    request(fetcher)
+    answer(fetcher, (A, FetchedPartition(ErrorCode.not_leader_or_follower)))
+    waiting = request(fetcher)
+    assert (waiting.partitions, waiting.forgotten) == ([], [A])
+    answer(fetcher)
+    assert fetcher.next_deadline_ms() == fetcher.rest_ends_ms() == FIRST_BACKOFF_MS
+    assert [key for key, _ in request(fetcher, BACKOFF_MS).partitions] == [A]
+
+
+def test_partitions_come_and_go() -> None:
+    fetcher, followers = fetcher_of(A, B)
+    request(fetcher)
+    answer(fetcher)
+    fetcher.remove(A)
+    assert request(fetcher).forgotten == [A]
+    answer(fetcher, (A, NOTHING_NEW))
+    fetcher.add(A, followers[A])
+    assert [key for key, _ in request(fetcher).partitions] == [A]
+    answer(fetcher)
+    fetcher.remove(A)
+    fetcher.add(A, followers[A])
+    body = request(fetcher)
+    assert (body.partitions, body.forgotten) == ([], [])
+
+
+def test_a_new_leader_epoch_is_news() -> None:
+    fetcher, followers = fetcher_of(A)
+    request(fetcher)
+    answer(fetcher)
+    followers[A].follow(1, 6)
+    fetcher.changed(A)
+    assert [position.leader_epoch for _, position in request(fetcher).partitions] == [6]
+
+
+def test_who_is_out_of_range_is_named_and_goes_on_when_it_knows_more() -> None:
+    fetcher, followers = fetcher_of(A)
+    request(fetcher)
+    answer(fetcher, (A, FetchedPartition(ErrorCode.offset_out_of_range)))
+    assert request(fetcher).forgotten == [A]
+    assert fetcher.wanting_offsets() == [A]
+    answer(fetcher)
+    followers[A].on_leader_offsets(5, start_offset=40, end_offset=50, now_ms=0)
+    fetcher.changed(A)
+    assert [position.fetch_offset for _, position in request(fetcher, BACKOFF_MS).partitions] == [40]
+
+
+def test_with_nothing_to_follow_nothing_is_asked() -> None:
+    fetcher, _ = fetcher_of()
+    assert (fetcher.next_request(0), fetcher.next_deadline_ms()) == (None, None)
+
+
+def test_throttled_partitions_rest_while_the_quota_is_exceeded() -> None:
+    fetcher, followers = fetcher_of(A, B)
+    followers[A].is_throttled = True
+    body = fetcher.next_request(0, quota_is_exceeded=True)
+    assert body is not None
+    assert [key for key, _ in body.partitions] == [B]
+    answer(fetcher)
+    assert [key for key, _ in request(fetcher).partitions] == [A]
