@@ -28,8 +28,13 @@ class OffsetCommits:
         return self._commit(token, request, verdict, now_ms, -1 if retention_ms == -1 else now_ms + retention_ms)
 
     def txn_offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
-        """The shell appends the records as part of the transaction of the request's producer."""
-        return self._commit(token, request, self._check_in_transaction(request, context), now_ms, -1)
+        """The records are part of the transaction of the request's producer; whether that is open, the shell knows."""
+        return [
+            effect._replace(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
+            if isinstance(effect, Append)
+            else effect
+            for effect in self._commit(token, request, self._check_in_transaction(request, context), now_ms, -1)
+        ]
 
     def check(self, request: Any, context: RequestContext) -> ErrorCode | PartitionCheck:
         """What the group says to a commit of this member and generation."""

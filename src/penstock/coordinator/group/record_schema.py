@@ -117,7 +117,9 @@ def _wire_type(kind: Any, version: int, flexible: bool) -> Any:
     if origin in (types.UnionType, typing.Union):
         (inner,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
         # The structure brings its own presence byte: kio's reader expects one in a tagged field, our writer has none.
-        return _wire_type(inner, version, flexible) if _is_structure(inner) else kind
+        if _is_structure(inner):
+            return _wire_type(inner, version, flexible)
+        return _wire_type(inner, version, flexible) | None if typing.get_origin(inner) is tuple else kind
     if origin is tuple:
         return tuple[_wire_type(typing.get_args(kind)[0], version, flexible), ...]  # type: ignore[misc]
     return _wire_class(kind, version, flexible) if _is_structure(kind) else kind
@@ -143,16 +145,15 @@ def _converter(cls: Any) -> Convert:
 
 
 def _field_converter(kind: Any) -> Convert | None:
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        (kind,) = (part for part in typing.get_args(kind) if part is not types.NoneType)
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]
         if not _is_structure(item):
             return None
         convert_item = _converter(item)
         return lambda items: tuple(map(convert_item, items))
-    for part in typing.get_args(kind) or (kind,):
-        if _is_structure(part):
-            return _converter(part)
-    return None
+    return _converter(kind) if _is_structure(kind) else None
 
 
 def _is_structure(kind: Any) -> bool:

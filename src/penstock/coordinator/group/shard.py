@@ -74,8 +74,8 @@ class GroupShard:
         return effects
 
     def txn_offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
-        """The shell appends the records as part of the transaction of the request's producer, whose id comes back with
-        them to `replay`."""
+        """The shell has made sure that the transaction of the request's producer is open, and that nothing that was
+        decided earlier is still to be appended."""
         return self._commits.txn_offset_commit(token, request, context, now_ms)
 
     def offset_fetch(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
