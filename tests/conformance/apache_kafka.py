@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.testing.apache_kafka import kafka_jars
@@ -26,8 +27,9 @@ def java_command(*arguments: str) -> list[str]:
 class KafkaNode:
     """A KRaft broker and controller in one process, with the settings that Kafka ships for that."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
+        self._settings = dict(settings or {})
         self.port = free_port()
         self.controller_port = free_port()
         self._output = directory / "kafka.out"
@@ -57,7 +59,7 @@ class KafkaNode:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
-        }
+        } | self._settings
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         format_storage = ["kafka.tools.StorageTool", "format", "--standalone", "--config", str(properties)]
@@ -83,6 +85,26 @@ class KafkaNode:
                 return
             except (OSError, AssertionError):
                 time.sleep(0.1)
+
+    def start_again(self) -> None:
+        """After a stop. Does not wait: where another node leads the quorum, it may never serve."""
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                java_command("kafka.Kafka", str(self.directory / "server.properties")),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"LANG": "C.UTF-8"},
+            )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def begin_to_stop(self) -> None:
+        """Kafka then hands over what it leads, while somebody is there to take it."""
+        assert self._process is not None
+        self._process.terminate()
 
     def stop(self) -> None:
         if self._process is None:

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 
 from tests.conformance.confluent import create, make_producer, read_all, send_all
 from tests.e2e.node import Node
@@ -105,9 +105,3 @@ def test_a_record_without_a_key_is_refused_by_a_compacted_topic(shared_broker: N
     with pytest.raises(KafkaException) as refused:
         send_all(make_producer(shared_broker), topic_name, [b"no key"])
     assert refused.value.args[0].code() == KafkaError.INVALID_RECORD
-
-
-def test_transactions_are_refused_without_hanging(shared_broker: Node) -> None:
-    producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": "t", "log_level": 0})
-    with pytest.raises(KafkaException):
-        producer.init_transactions(1)

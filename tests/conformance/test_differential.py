@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.accepted_differences import is_accepted
 from tests.conformance.apache_kafka import KafkaNode
-from tests.conformance.cases import administration, frames, produce, reading
+from tests.conformance.cases import administration, frames, leaders, produce, reading
 from tests.conformance.cases.registry import CASES
 from tests.conformance.cluster import Cluster
 from tests.conformance.normalise import Difference, differences
@@ -19,7 +19,7 @@ from tests.e2e.node import Node
 # One worker runs them all, so that Kafka is started once.
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("apache-kafka")]
 
-assert all((administration, frames, produce, reading))
+assert all((administration, frames, leaders, produce, reading))
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -9,10 +9,20 @@ from penstock.base.errors import ErrorCode
 from penstock.protocol.messages import Struct
 from tests.conformance.cluster import APIS_BY_KEY, versions_of
 from tests.conformance.wire import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    ADD_RAFT_VOTER,
+    ALLOCATE_PRODUCER_IDS,
     ALTER_CONFIGS,
+    ALTER_PARTITION,
+    ALTER_PARTITION_REASSIGNMENTS,
     API_VERSIONS,
+    BEGIN_QUORUM_EPOCH,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
+    CONTROLLER_REGISTRATION,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_GROUPS,
@@ -22,8 +32,16 @@ from tests.conformance.wire import (
     DESCRIBE_CONFIGS,
     DESCRIBE_GROUPS,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_QUORUM,
     DESCRIBE_TOPIC_PARTITIONS,
+    DESCRIBE_TRANSACTIONS,
+    ELECT_LEADERS,
+    END_QUORUM_EPOCH,
+    END_TXN,
+    ENVELOPE,
     FETCH,
+    FETCH_SNAPSHOT,
     FIND_COORDINATOR,
     HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
@@ -33,13 +51,22 @@ from tests.conformance.wire import (
     LIST_CONFIG_RESOURCES,
     LIST_GROUPS,
     LIST_OFFSETS,
+    LIST_PARTITION_REASSIGNMENTS,
+    LIST_TRANSACTIONS,
     METADATA,
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    REMOVE_RAFT_VOTER,
     SYNC_GROUP,
+    TXN_OFFSET_COMMIT,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+    UPDATE_RAFT_VOTER,
+    VOTE,
+    WRITE_TXN_MARKERS,
     Wire,
     batch_of,
     create_topic,
@@ -115,9 +142,75 @@ REQUESTS: dict[int, Callable[[str, Any], Struct]] = {
         topic_partitions=[],
     ),
     CONSUMER_GROUP_DESCRIBE: lambda name, _: Struct(group_ids=[name]),
+    # Transactional ids too.
+    ADD_PARTITIONS_TO_TXN: lambda name, _: Struct(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[Struct(name=name, partitions=[0])],
+        transactions=[
+            Struct(transactional_id=name, producer_id=1, producer_epoch=0, topics=[Struct(name=name, partitions=[0])])
+        ],
+    ),
+    ADD_OFFSETS_TO_TXN: lambda name, _: Struct(transactional_id=name, producer_id=1, producer_epoch=0, group_id=name),
+    END_TXN: lambda name, _: Struct(transactional_id=name, producer_id=1, producer_epoch=0, committed=True),
+    WRITE_TXN_MARKERS: lambda name, _: Struct(
+        markers=[
+            Struct(
+                producer_id=1, producer_epoch=0, transaction_result=True, coordinator_epoch=0,
+                topics=[Struct(name=name, partition_indexes=[0])],
+            )
+        ]
+    ),
+    TXN_OFFSET_COMMIT: lambda name, _: Struct(
+        transactional_id=name, group_id=name, producer_id=1, producer_epoch=0,
+        topics=[Struct(name=name, partitions=[Struct(partition_index=0, committed_offset=1)])],
+    ),
+    DESCRIBE_PRODUCERS: lambda name, _: Struct(topics=[Struct(name=name, partition_indexes=[0])]),
+    DESCRIBE_TRANSACTIONS: lambda name, _: Struct(transactional_ids=[name]),
+    LIST_TRANSACTIONS: lambda *_: Struct(state_filters=[], producer_id_filters=[], duration_filter=-1),
+    # There is no broker 99.
+    ELECT_LEADERS: lambda name, _: Struct(
+        election_type=0, topic_partitions=[Struct(topic=name, partitions=[0])], timeout=10_000
+    ),
+    ALTER_PARTITION_REASSIGNMENTS: lambda name, _: Struct(
+        topics=[Struct(name=name, partitions=[Struct(partition_index=0, replicas=None)])], timeout=10_000
+    ),
+    LIST_PARTITION_REASSIGNMENTS: lambda name, _: Struct(
+        topics=[Struct(name=name, partition_indexes=[0])], timeout=10_000
+    ),
+    UPDATE_FEATURES: lambda *_: Struct(feature_updates=[], timeout=10_000),
+    ALTER_PARTITION: lambda *_: Struct(broker_id=99, broker_epoch=0, topics=[]),
+    BROKER_REGISTRATION: lambda *_: Struct(
+        broker_id=99, cluster_id="", incarnation_id=None, listeners=[], features=[], rack=None, log_dirs=[]
+    ),
+    BROKER_HEARTBEAT: lambda *_: Struct(
+        broker_id=99, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
+    ),
+    UNREGISTER_BROKER: lambda *_: Struct(broker_id=99),
+    ALLOCATE_PRODUCER_IDS: lambda *_: Struct(broker_id=99, broker_epoch=0),
+    CONTROLLER_REGISTRATION: lambda *_: Struct(
+        controller_id=99, incarnation_id=None, zk_migration_ready=False, listeners=[], features=[]
+    ),
+    VOTE: lambda *_: Struct(topics=[]),
+    BEGIN_QUORUM_EPOCH: lambda *_: Struct(topics=[]),
+    END_QUORUM_EPOCH: lambda *_: Struct(topics=[]),
+    DESCRIBE_QUORUM: lambda *_: Struct(
+        topics=[Struct(topic_name="__cluster_metadata", partitions=[Struct(partition_index=0)])]
+    ),
+    ENVELOPE: lambda *_: Struct(request_data=b"", request_principal=None, client_host_address=b""),
+    FETCH_SNAPSHOT: lambda *_: Struct(replica_id=99, max_bytes=1, topics=[]),
+    ADD_RAFT_VOTER: lambda *_: Struct(cluster_id="another", timeout=1000, voter_id=99, listeners=[]),
+    REMOVE_RAFT_VOTER: lambda *_: Struct(cluster_id="another", voter_id=99),
+    UPDATE_RAFT_VOTER: lambda *_: Struct(
+        cluster_id="another",
+        voter_id=99,
+        listeners=[],
+        k_raft_version_feature=Struct(min_supported_version=0, max_supported_version=1),
+    ),
 }  # fmt: skip
 
-# Where the least request is refused: nobody is a member, and there is no such group.
+# Where the least request is refused: nobody is a member, there is no such group, no such broker, nothing to do.
 REFUSALS = {
     JOIN_GROUP: ErrorCode.invalid_session_timeout,
     HEARTBEAT: ErrorCode.unknown_member_id,
@@ -127,6 +220,26 @@ REFUSALS = {
     DELETE_GROUPS: ErrorCode.group_id_not_found,
     OFFSET_DELETE: ErrorCode.group_id_not_found,
     CONSUMER_GROUP_DESCRIBE: ErrorCode.group_id_not_found,
+    ADD_PARTITIONS_TO_TXN: ErrorCode.invalid_producer_id_mapping,
+    ADD_OFFSETS_TO_TXN: ErrorCode.invalid_producer_id_mapping,
+    END_TXN: ErrorCode.invalid_producer_id_mapping,
+    TXN_OFFSET_COMMIT: ErrorCode.invalid_producer_id_mapping,
+    DESCRIBE_TRANSACTIONS: ErrorCode.transactional_id_not_found,
+    ELECT_LEADERS: ErrorCode.election_not_needed,
+    ALTER_PARTITION_REASSIGNMENTS: ErrorCode.no_reassignment_in_progress,
+    ALTER_PARTITION: ErrorCode.stale_broker_epoch,
+    BROKER_REGISTRATION: ErrorCode.invalid_registration,
+    BROKER_HEARTBEAT: ErrorCode.stale_broker_epoch,
+    UNREGISTER_BROKER: ErrorCode.broker_id_not_registered,
+    ALLOCATE_PRODUCER_IDS: ErrorCode.stale_broker_epoch,
+    CONTROLLER_REGISTRATION: ErrorCode.invalid_registration,
+    VOTE: ErrorCode.invalid_request,
+    BEGIN_QUORUM_EPOCH: ErrorCode.invalid_request,
+    END_QUORUM_EPOCH: ErrorCode.invalid_request,
+    ENVELOPE: ErrorCode.invalid_request,
+    ADD_RAFT_VOTER: ErrorCode.inconsistent_cluster_id,
+    REMOVE_RAFT_VOTER: ErrorCode.inconsistent_cluster_id,
+    UPDATE_RAFT_VOTER: ErrorCode.inconsistent_cluster_id,
 }
 
 EVERY_VERSION = [(key, version) for key in APIS_BY_KEY for version in versions_of(key)]
@@ -159,7 +272,8 @@ def test_an_answer_has_the_form_of_the_version_and_no_error_but_the_expected(
     with Wire(shared_broker.port) as wire:
         topic_id = create_topic(wire, topic_name)
         assert produce(wire, topic_name, batch_of([b"first"])).error_code == 0
-        # As clients do; it makes the topic that groups are kept in.
-        assert wire.ask(FIND_COORDINATOR, 3, Struct(key=topic_name)).error_code == 0
+        # As clients do; it makes the topics that groups and transactions are kept in.
+        for key_type in (0, 1):
+            assert wire.ask(FIND_COORDINATOR, 3, Struct(key=topic_name, key_type=key_type)).error_code == 0
         answer = wire.ask(api_key, version, REQUESTS[api_key](topic_name, topic_id))
     assert set(error_codes(answer)) <= {ErrorCode.none, REFUSALS.get(api_key, ErrorCode.none)}

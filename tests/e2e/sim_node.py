@@ -3,9 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from uuid import UUID
 
 from penstock.base.settings import NodeSettings
-from penstock.broker.broker import Broker
+from penstock.broker.broker import Broker, Identity
 from penstock.broker.ports import SystemClock, SystemRandom
 from penstock.broker.router import Router
 from penstock.broker.server import Server
@@ -31,8 +32,7 @@ class SimNode:
 
     async def _start(self) -> None:
         self._broker = Broker(
-            node_id=1,
-            cluster_id="simulated",
+            Identity(1, "simulated", UUID(int=1 << 64)),
             data_directory="/",
             settings=NodeSettings({"node.id": "1"}),
             disk=self.disk,
@@ -47,8 +47,9 @@ class SimNode:
             connections_per_ip_max=1000,
         )
         self.port = self._server.bind(HOST, 0)
-        await self._broker.start(HOST, self.port)
+        self._broker.join_quorum(HOST, self.port)
         self._server.start()
+        await self._broker.start(HOST, self.port)
 
     def cut_power(self, survives: Survival | None = None, *, torn: bool = False) -> "SimNode":
         """The node is gone between two steps of its event loop, and so is what the disk had not been told to keep. A

@@ -16,11 +16,13 @@ class RequestContext(NamedTuple):
 
     version: int
     client_id: str | None
-    connection: Connection
+    # None for what this node asks itself.
+    connection: Connection | None
 
     @property
     def local_address(self) -> tuple[str, int]:
         """The address at which the client reached this node."""
+        assert self.connection is not None
         return self.connection.local_address
 
 
@@ -38,6 +40,10 @@ class Api(NamedTuple):
     version_min: int
     version_max: int
     handle: Handle
+    # Answered by the active controller: other nodes pass the request on to it.
+    on_controller: bool = False
+    # Served to the other nodes of the cluster, also before the broker is ready, and not listed to clients.
+    is_for_brokers: bool = False
 
 
 class HotApi(NamedTuple):

@@ -3,19 +3,37 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Clock, Disk, DiskError, Random
 from penstock.base.settings import NodeSettings
+from penstock.broker.broker_life import BrokerLife
+from penstock.broker.commits import Commits
+from penstock.broker.controller_channel import ControllerChannel
+from penstock.broker.controller_runner import ControllerRunner
 from penstock.broker.fetch.sessions import SessionCache
+from penstock.broker.fetch.waiting import WAKE_BYTES
 from penstock.broker.group_commit import GroupCommit
 from penstock.broker.group_coordinator import GroupCoordinator
 from penstock.broker.hosting import Hosting
-from penstock.broker.metadata_log import MetadataLog
+from penstock.broker.links import Links
+from penstock.broker.log_keeper import LogKeeper
+from penstock.broker.metadata_snapshots import SnapshotRules
+from penstock.broker.metrics import BrokerMetrics
+from penstock.broker.producer_ids import ProducerIdBlocks
+from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
+from penstock.broker.replication import Replication
+from penstock.broker.transaction_coordinator import TransactionCoordinator
+from penstock.broker.transaction_markers import TransactionMarkers
+from penstock.broker.transaction_verification import TransactionVerification
 from penstock.cluster.metadata.controller import Controller
 from penstock.cluster.metadata.decision import Decision
+from penstock.cluster.metadata.features import SUPPORTED_FEATURES
 from penstock.cluster.metadata.image import ALL_BROKERS, RESOURCE_BROKER, MetadataImage
 from penstock.cluster.metadata.records import (
     ConfigRecord,
@@ -24,8 +42,14 @@ from penstock.cluster.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from penstock.cluster.metadata.snapshot import restore, snapshot_records
+from penstock.cluster.metadata.topics import NewTopic
 from penstock.cluster.partition.partition import Partition
+from penstock.cluster.raft.roles import QuorumConfig
+from penstock.cluster.raft.rpc import OffsetAndEpoch
+from penstock.cluster.raft.voters import Endpoint, Voter, VoterSet
 from penstock.log.config import LogConfig
+from penstock.protocol.messages import Struct
 
 if TYPE_CHECKING:
     from penstock.broker.api import Api, HotApi, RequestContext
@@ -35,14 +59,29 @@ log = logging.getLogger("penstock.broker")
 T = TypeVar("T")
 
 _CHECKPOINT_SECONDS = 30
+_CREATE_TOPICS, _CREATE_TOPICS_VERSION = 19, 7
+_ALLOCATE_PRODUCER_IDS = 67
+_CONTROLLER_SECONDS_MAX = 10.0
+_LEAVE_SECONDS_MAX = 10.0
+_QUORUM_LISTENER = "CONTROLLER"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who this node is, and who decides with it."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: UUID
+    # Id, host and port of every node of the metadata quorum; none: this node is its own.
+    voters: tuple[tuple[int, str, int], ...] = ()
 
 
 class Broker:
     def __init__(
         self,
+        identity: Identity,
         *,
-        node_id: int,
-        cluster_id: str,
         data_directory: str,
         settings: NodeSettings,
         disk: Disk,
@@ -51,63 +90,155 @@ class Broker:
         boot_id: str | None = None,
     ) -> None:
         """`boot_id` changes when the machine starts anew; None where there is no telling."""
-        self.node_id = node_id
-        self.cluster_id = cluster_id
+        self.identity = identity
+        self.node_id = identity.node_id
+        self.cluster_id = identity.cluster_id
         self.data_directory = data_directory
         self.settings = settings
+        self.disk = disk
         self.clock = clock
         self.random = random
+        self.metrics = BrokerMetrics(settings["slow.request.log.ms"])
         self.image = MetadataImage()
         self.group_commit = GroupCommit()
-        self.hosting = Hosting(disk, clock, self.image, self._topic_config, boot_id)
+        self.replication = Replication(self)
+        self.hosting = Hosting(
+            self.node_id,
+            disk,
+            clock,
+            self.image,
+            self._topic_config,
+            boot_id,
+            assume_role=self.replication.assume_role,
+            drop=self.replication.drop,
+        )
+        self.log_keeper = LogKeeper(self.hosting, disk, clock, settings)
         self.topics_by_name = self.hosting.by_name
         self.topics_by_id = self.hosting.by_id
+        self.commits = Commits(self)
+        self.links = Links(self)
         self.groups = GroupCoordinator(self)
+        self.producer_ids = ProducerIdBlocks(self)
+        self.transactions = TransactionCoordinator(self)
+        self.markers = TransactionMarkers(self)
+        self.verification = TransactionVerification(self)
         self.fetch_bytes_max: int = settings["fetch.max.bytes"]
         self.fetch_sessions = SessionCache(
             random,
             sessions_max=settings["max.incremental.fetch.session.cache.slots"],
             eviction_ms=120_000,
         )
-        # What the router serves; it sets this.
+        # What the router serves to clients, and how it serves this node's own requests and those that another node
+        # passes on; the router sets these.
         self.served_apis: Sequence[Api | HotApi] = ()
-        self._controller = Controller(self.image, settings, random)
-        self._metadata_log = MetadataLog(disk, clock, clean=self.hosting.was_clean)
-        self._producer_ids = iter(range(0))
-        self._producer_ids_lock = asyncio.Lock()
+        self.ask_here: Callable[[int, int, Struct], Awaitable[Any]] = _no_router
+        self.answer_frame: Callable[[bytes], Awaitable[bytes]] = _no_router
+        self.is_ready = asyncio.Event()
+        self._is_hosting = False
+        # Who waits for the metadata to become what he needs it to be.
+        self._watchers: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._checkpoints: asyncio.Task[None] | None = None
 
     # Life
 
+    def join_quorum(self, host: str, port: int) -> None:
+        """Takes up this node's part in the metadata quorum. From here on peers must be able to reach it. Raises
+        DiskError."""
+        own = _voter(self.node_id, host, port)
+        voters = VoterSet([_voter(*voter) for voter in self.identity.voters] or [own])
+        self.quorum = QuorumRunner(
+            QuorumConfig(
+                self.cluster_id,
+                listener=_QUORUM_LISTENER,
+                election_timeout_ms=self.settings["controller.quorum.election.timeout.ms"],
+                election_backoff_ms_max=self.settings["controller.quorum.election.backoff.max.ms"],
+                fetch_timeout_ms=self.settings["controller.quorum.fetch.timeout.ms"],
+                request_timeout_ms=self.settings["controller.quorum.request.timeout.ms"],
+            ),
+            own,
+            voters,
+            disk=self.disk,
+            clock=self.clock,
+            random=self.random,
+            group_commit=self.group_commit,
+            listener=self,
+            is_clean=self.hosting.was_clean,
+            snapshot_rules=SnapshotRules(
+                bytes_between=self.settings["metadata.log.max.record.bytes.between.snapshots"],
+                ms_between=self.settings["metadata.log.max.snapshot.interval.ms"],
+            ),
+            segment_bytes=self.settings["metadata.log.segment.bytes"],
+        )
+        self.controller = ControllerRunner(self.quorum, self.settings, self.clock, self.random, self.cluster_id)
+        self.channel = ControllerChannel(
+            self.node_id,
+            lambda: self.quorum.leader_id,
+            lambda node_id: _address_of(voters, node_id),
+            lambda api_key, version, body: self.ask_here(api_key, version, body),
+        )
+        self.life = BrokerLife(
+            self.channel,
+            self.settings,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=UUID(bytes=self.random.random_bytes(16), version=4),
+            log_directory_id=self.identity.directory_id,
+            features=[
+                Struct(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            applied_offset=lambda: self.quorum.applied_offset,
+            is_outcast=lambda: self.quorum.is_outcast,
+        )
+        self.quorum.start()
+
     async def start(self, host: str, port: int) -> None:
-        """Replays the metadata, takes over partitions, registers the node. Raises DiskError and Refused."""
-        for note in self._metadata_log.notes:
-            log.warning("metadata log: %s", note)
-        for record in self._metadata_log.records():
-            self.image.replay(record)
+        """Registers with the controller, takes over partitions, and is ready when it may serve. Raises DiskError and
+        Refused."""
+        await self.life.register(host, port, self.hosting.previous_broker_epoch)
+        self.hosting.broker_epoch = self.life.epoch
+        await self.quorum.applied(self.life.epoch + 1)
         self._use_broker_configs()
         self.hosting.load()
-        await self.decide(
-            lambda controller: controller.register_broker(
-                self.node_id, host, port, self.settings["broker.rack"], self.clock.now_ms()
-            )
-        )
-        self.groups.start()
+        self._is_hosting = True
+        self.life.start()
+        await self.until(self._is_unfenced)
+        self._settle_coordinators()
+        self.log_keeper.start()
         self._checkpoints = asyncio.create_task(self._write_checkpoints())
+        self.is_ready.set()
+
+    async def take_leave(self) -> None:
+        """Hands over what this node leads, so that nobody misses it. Called while it still serves."""
+        if len(self.image.brokers) > 1:
+            await self.life.take_leave(_LEAVE_SECONDS_MAX)
+        await self.quorum.stop()
 
     def stop(self) -> None:
         """A clean end. Nothing may be served any more."""
         if self._checkpoints is not None:
             self._checkpoints.cancel()
-        self.groups.stop()
+        self.log_keeper.stop()
+        self.life.stop()
+        self.replication.stop()
+        self.transactions.stop()
+        self.producer_ids.stop()
+        self.groups.shards.stop()
+        self.links.stop()
+        self.controller.deactivate()
+        self.channel.close()
         self.group_commit.stop()
         is_clean = True
         try:
-            self._metadata_log.close()
+            self.quorum.close()
         except DiskError as problem:
             log.error("the metadata log could not be closed properly, the next start will check it: %s", problem)
             is_clean = False
         self.hosting.close(is_clean=is_clean)
+
+    def _is_unfenced(self) -> bool:
+        known = self.image.brokers.get(self.node_id)
+        return known is not None and known.epoch == self.life.epoch and not known.fenced
 
     async def _write_checkpoints(self) -> None:
         while True:
@@ -117,55 +248,128 @@ class Broker:
             except DiskError as problem:
                 log.error("checkpoints could not be written, recovery after a crash would take longer: %s", problem)
 
-    # Metadata
+    # Following the metadata
 
-    @property
-    def metadata_offset(self) -> int:
-        return self._metadata_log.end_offset - 1
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, records: Iterator[list[MetadataRecord]]) -> None:
+        restore(self.image, chain.from_iterable(records), snapshot_id.offset)
+        if self._is_hosting:
+            self._use_broker_configs()
+            self.hosting.reconcile()
+            self.groups.on_topics_changed()
+        self._settle_coordinators()
+        self._tell_watchers()
 
-    async def decide(self, decide: Callable[[Controller], Decision[T]]) -> T:
-        """Lets the controller decide, and answers once the decision is on the disk.
+    def gather(self) -> Sequence[MetadataRecord] | None:
+        return list(snapshot_records(self.image)) if self.image.is_whole else None
 
-        The records are replayed as soon as they are in the log, so that the next decision sees them; the answer leaves
-        when the log that it rests on is committed, also where it changed nothing itself. Raises Refused."""
-        decision = decide(self._controller)
-        metadata = self._metadata_log
-        try:
-            if decision.records:
-                metadata.append(decision.records)
-                for record in decision.records:
-                    self._apply(record)
-            if not metadata.is_synced:
-                flush = metadata.flush()
-                await self.group_commit.sync(flush.files)
-                metadata.mark_flushed(flush)
-        except DiskError as problem:
-            log.error("a metadata change could not be kept: %s", problem)
-            raise Refused(ErrorCode.kafka_storage_error, f"the change could not be kept: {problem}") from problem
-        return decision.answer
+    def on_committed(self, batch: CommittedBatch) -> None:
+        # The quorum's own control batches are no records of the image.
+        self.image.end_offset = batch.base_offset
+        for record in batch.records:
+            self.image.replay(record)
+        if self._is_hosting:
+            # What a batch changes belongs together: a partition's new ISR, and that a broker is fenced.
+            for record in batch.records:
+                self._follow(record)
+        self._settle_coordinators()
+        self._tell_watchers()
 
-    def _apply(self, record: MetadataRecord) -> None:
-        self.image.replay(record)
+    def on_leader_changed(self, leader_id: int, epoch: int) -> None:
+        log.info("epoch %d of the metadata quorum: %s leads", epoch, "nobody" if leader_id < 0 else f"node {leader_id}")
+
+    def on_leading(self, epoch: int) -> None:
+        self.controller.activate(self.image)
+
+    def on_stopped_leading(self, epoch: int) -> None:
+        self.controller.deactivate()
+
+    def _settle_coordinators(self) -> None:
+        if self._is_hosting:
+            self.groups.shards.settle()
+            self.transactions.shards.settle()
+
+    def _follow(self, record: MetadataRecord) -> None:
         if isinstance(record, ConfigRecord) and record.resource_type == RESOURCE_BROKER:
             self._use_broker_configs()
         self.hosting.apply(record)
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.groups.on_topics_changed()
 
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Waits for the metadata to become so."""
+        if condition():
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append((condition, future))
+        await future
+
+    def _tell_watchers(self) -> None:
+        still = []
+        for condition, future in self._watchers:
+            if future.done():
+                continue
+            if condition():
+                future.set_result(None)
+            else:
+                still.append((condition, future))
+        self._watchers = still
+
+    @property
+    def metadata_offset(self) -> int:
+        return self.quorum.applied_offset - 1
+
+    @property
+    def controller_id(self) -> int:
+        """Whom clients are told to ask. Any node passes requests on: ourselves, while nobody else is known to serve."""
+        leader = self.image.brokers.get(self.quorum.leader_id)
+        return self.node_id if leader is None or leader.fenced else leader.id
+
+    # Changing the metadata
+
+    async def decide(self, decide: Callable[[Controller], Decision[T]]) -> T:
+        """Lets the controller decide, which must be this node's: handlers that say so are asked there only. The answer
+        comes when the decision is committed. Raises Refused."""
+        return await self.controller.decide(decide)
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> Sequence[Any]:
+        """What became of each: `name`, `error_code`, `error_message`. Those that were made are known here. Raises
+        Refused."""
+        body = Struct(
+            topics=[
+                Struct(
+                    name=topic.name,
+                    num_partitions=topic.num_partitions,
+                    replication_factor=topic.replication_factor,
+                    assignments=[],
+                    configs=[Struct(name=name, value=value) for name, value in topic.configs],
+                )
+                for topic in topics
+            ],
+            timeout=int(_CONTROLLER_SECONDS_MAX * 1000),
+            validate_only=False,
+        )
+        answer = await self.channel.request(
+            _CREATE_TOPICS, _CREATE_TOPICS_VERSION, body, seconds_max=_CONTROLLER_SECONDS_MAX
+        )
+        made = [topic.name for topic in answer.topics if topic.error_code == ErrorCode.none]
+        await self.until(lambda: all(name in self.image.topics for name in made))
+        results: Sequence[Any] = answer.topics
+        return results
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of ids that nobody else is given. Raises Refused."""
+        body = Struct(broker_id=self.node_id, broker_epoch=self.life.epoch)
+        answer = await self.channel.request(_ALLOCATE_PRODUCER_IDS, 0, body, seconds_max=_CONTROLLER_SECONDS_MAX)
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise Refused(code, f"the controller gives no producer ids: {code.name}")
+        return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
     def _use_broker_configs(self) -> None:
         self.settings.use_dynamic(
             self.image.config_of(RESOURCE_BROKER, ALL_BROKERS),
             self.image.config_of(RESOURCE_BROKER, str(self.node_id)),
         )
-
-    async def next_producer_id(self) -> int:
-        """Unique in the cluster for ever: taken from a block that is recorded before it is used. Raises Refused."""
-        async with self._producer_ids_lock:
-            for producer_id in self._producer_ids:
-                return producer_id
-            block = await self.decide(lambda controller: controller.allocate_producer_ids(self.node_id))
-            self._producer_ids = iter(block)
-            return next(self._producer_ids)
 
     def endpoint_for(self, context: "RequestContext", broker_id: int) -> tuple[str, int, str | None]:
         """Host, port and rack to tell this client. For ourselves, unless `advertised.listeners` is set: the address by
@@ -177,12 +381,13 @@ class Broker:
         return registered.host, registered.port, registered.rack
 
     def _topic_config(self, topic: str) -> LogConfig:
-        return LogConfig.from_settings(self._controller.topic_settings(topic))
+        return LogConfig.from_settings(self.settings.topic_values(self.image.topic_configs(topic)))
 
     # Partitions
 
     async def advance_log_start(self, partition: Partition, offset: int) -> None:
         await self.hosting.advance_log_start(partition, offset)
+        partition.tell_replicas(WAKE_BYTES)
 
     def disk_space(self) -> tuple[int, int]:
         """(total, usable) bytes of the volume that holds the data."""
@@ -191,3 +396,18 @@ class Broker:
         except OSError:
             return -1, -1
         return usage.total, usage.free
+
+
+def _voter(node_id: int, host: str, port: int) -> Voter:
+    # Without a directory id: a static quorum knows its voters by their node ids.
+    return Voter(node_id, None, (Endpoint(_QUORUM_LISTENER, host, port),))
+
+
+def _address_of(voters: VoterSet, node_id: int) -> tuple[str, int] | None:
+    voter = voters.get(node_id)
+    node = None if voter is None else voter.node(_QUORUM_LISTENER)
+    return None if node is None else (node.host, node.port)
+
+
+def _no_router(*_: Any) -> Awaitable[Any]:
+    raise AssertionError("a broker without a router cannot ask itself")

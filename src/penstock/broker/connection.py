@@ -22,6 +22,7 @@ from struct import Struct
 from typing import Any
 
 from penstock.base.ports import DiskError, Slice
+from penstock.broker.metrics import RequestTimes
 from penstock.broker.sender import Sender, Sent
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
@@ -45,9 +46,11 @@ Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | Non
 class Deferred:
     """An answer that comes later. The handler returns it and completes it once, from the event loop."""
 
-    __slots__ = ("_connection", "_parts")
+    __slots__ = ("_connection", "_parts", "timed")
 
     def __init__(self) -> None:
+        # Whose times it is counted among, and since when.
+        self.timed: tuple[RequestTimes, int] | None = None
         self._connection: Connection | None = None
         self._parts: Iterable[Part] | None = None
 
@@ -57,6 +60,9 @@ class Deferred:
 
     def complete(self, parts: Iterable[Part]) -> None:
         self._parts = parts
+        if self.timed is not None:
+            times, started_ns = self.timed
+            times.record_deferred(started_ns)
         if self._connection is not None:
             self._connection.release()
 

@@ -17,9 +17,9 @@ from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Bytes, DiskError
 from penstock.broker.log_reader import read_batches
 from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.verification import Verification
 from penstock.coordinator.effects import NO_PRODUCER_ID, Answer, Append, CoordinatorRecord, Effect, Send
-from penstock.log.log import Flush
-from penstock.log.producer_state import read_end_marker
+from penstock.log.end_marker import EndMarker, read_end_marker
 from penstock.protocol.batch import TRANSACTIONAL
 from penstock.protocol.messages import Struct
 from penstock.protocol.records import Record, build_batch, iterate_records
@@ -62,6 +62,8 @@ class ShardKind(NamedTuple, Generic[S]):
 class CoordinatorRunner(Generic[S]):
     def __init__(self, broker: "Broker", partition: Partition, kind: ShardKind[S]) -> None:
         self.partition = partition
+        # Of the partition's leader: that of the coordinator too.
+        self.epoch = partition.leader_epoch
         self._broker = broker
         self._kind = kind
         self._loop = asyncio.get_running_loop()
@@ -87,6 +89,35 @@ class CoordinatorRunner(Generic[S]):
         self._waiting[token] = future
         self._perform(invoke(shard, token, self._broker.clock.now_ms()))
         return future
+
+    def handle_in_transaction(
+        self, invoke: Invoke[S], producer_id: int, producer_epoch: int, verification: Verification
+    ) -> "asyncio.Future[Struct]":
+        """As `handle`, for a request whose records belong to the producer's transaction: they must not be too late for
+        it, nor come before what was decided earlier."""
+        self.write()
+        try:
+            error = self.partition.check_own_in_transaction(producer_id, producer_epoch, verification)
+        except DiskError as problem:
+            raise Refused(ErrorCode.coordinator_not_available, str(problem)) from problem
+        if error:
+            raise Refused(error, "the records are not part of an open transaction")
+        future = self.handle(invoke)
+        self.write()
+        return future
+
+    def end_transaction(
+        self, marker: EndMarker, producer_id: int, producer_epoch: int, transaction_version: int
+    ) -> ErrorCode:
+        """Writes a transaction's marker, which the caller makes durable. Raises DiskError."""
+        self.write()
+        if self._shard is None:
+            return ErrorCode.not_leader_or_follower
+        now_ms = self._broker.clock.now_ms()
+        error = self.partition.append_marker(marker, producer_id, producer_epoch, transaction_version, now_ms)
+        if not error:
+            self._shard.replay_transaction_end(producer_id, not marker.is_abort)
+        return error
 
     def tell(self, invoke: Callable[[S, int], list[Effect]]) -> None:
         """For news that nobody waits for an answer to. While the log is being read there is nobody to be told."""
@@ -150,6 +181,9 @@ class CoordinatorRunner(Generic[S]):
         appends, self._unwritten = self._unwritten, []
         unsent, self._unsent = self._unsent, []
         if appends:
+            if not self.partition.is_leading:
+                self.resign()
+                return
             now_ms = self._broker.clock.now_ms()
             try:
                 for append in _joined(appends):
@@ -159,12 +193,19 @@ class CoordinatorRunner(Generic[S]):
                 return
         if not unsent:
             return
-        partition_log = self.partition.log
-        if not self.partition.must_sync or partition_log.recovery_point >= partition_log.log_end_offset:
+        if not self._broker.commits.is_due(self.partition) or self._is_committed():
             self._release(unsent)
             return
-        flush = partition_log.flush()
-        self._broker.group_commit.submit(flush.files, lambda problem: self._synced(problem, flush, unsent))
+        self._broker.commits.when_committed(
+            [self.partition], None, lambda outcome: self._committed(outcome[self.partition], unsent)
+        )
+
+    def _is_committed(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        partition_log = self.partition.log
+        if self.partition.leader is not None:
+            return self.partition.high_watermark >= partition_log.log_end_offset
+        return partition_log.recovery_point >= partition_log.log_end_offset
 
     def _batch_of(self, append: Append, now_ms: int) -> bytearray:
         records = [Record(delta, now_ms, *self._kind.encode(record)) for delta, record in enumerate(append.records)]
@@ -177,13 +218,13 @@ class CoordinatorRunner(Generic[S]):
             producer_epoch=append.producer_epoch,
         )
 
-    def _synced(self, problem: DiskError | None, flush: Flush, unsent: list[Answer | Send]) -> None:
-        if problem is not None:
-            self.partition.has_failed = True
-            self._fail(problem)
-            return
-        self.partition.log.mark_flushed(flush)
-        self._release(unsent)
+    def _committed(self, error: ErrorCode, unsent: list[Answer | Send]) -> None:
+        if not error:
+            self._release(unsent)
+        elif error == ErrorCode.not_leader_or_follower:
+            self.resign()
+        else:
+            self._fail(f"it is not committed: {error.name}")
 
     def _release(self, unsent: list[Answer | Send]) -> None:
         for effect in unsent:
@@ -194,19 +235,25 @@ class CoordinatorRunner(Generic[S]):
             if future is not None and not future.done():
                 future.set_result(effect.body)
 
-    def _fail(self, problem: DiskError) -> None:
+    def resign(self) -> None:
+        """Another node coordinates from now on: whoever waits has to ask there."""
+        self.stop()
+        self._forget(Refused(ErrorCode.not_coordinator, "another node coordinates this now"))
+
+    def _fail(self, problem: DiskError | str) -> None:
         log.error("%s cannot be written, its coordinator is loaded anew: %s", self.partition.name, problem)
+        self._forget(Refused(ErrorCode.coordinator_not_available, "the coordinator could not keep its state"))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
+
+    def _forget(self, refusal: Refused) -> None:
         self._shard = None
         self._unwritten, self._unsent = [], []
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(
-                    Refused(ErrorCode.coordinator_not_available, "the coordinator could not keep its state")
-                )
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
+                future.set_exception(refusal)
 
     def _schedule(self) -> None:
         assert self._shard is not None
@@ -236,12 +283,3 @@ def _joined(appends: list[Append]) -> list[Append]:
         else:
             joined.append(append._replace(records=list(append.records)))
     return joined
-
-
-def partition_of(key: str, partition_count: int) -> int:
-    """Where Kafka puts a group or a transactional id: Java's hash, over UTF-16 code units, without its sign."""
-    code = 0
-    data = key.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(data), 2):
-        code = (31 * code + (data[position] << 8 | data[position + 1])) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partition_count

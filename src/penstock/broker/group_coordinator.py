@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from penstock.base.errors import ErrorCode, Refused
-from penstock.broker.coordinator_runner import CoordinatorRunner, ShardKind, partition_of
+from penstock.broker.coordinator_runner import CoordinatorRunner, ShardKind
+from penstock.broker.coordinator_shards import CoordinatorShards
 from penstock.cluster.metadata.image import MetadataImage
 from penstock.cluster.metadata.topics import NewTopic
 from penstock.cluster.partition.partition import Partition
@@ -58,28 +58,20 @@ class GroupCoordinator:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._topics = ImageTopics(broker.image)
-        self._kind = ShardKind(
+        self.shards = CoordinatorShards[GroupShard](broker, OFFSETS_TOPIC, self._kind)
+        self._is_change_pending = False
+
+    def _kind(self, partition: Partition) -> ShardKind[GroupShard]:
+        broker = self._broker
+        return ShardKind(
             make=lambda: GroupShard(broker.settings, self._topics, broker.random),
             encode=encode_record,
             decode=decode_record,
             send=_send_nothing,
         )
-        self._runners: dict[int, GroupRunner] = {}
-        self._is_change_pending = False
-
-    def start(self) -> None:
-        """Begins to load what there is."""
-        for index, partition in self._partitions().items():
-            self._runners[index] = GroupRunner(self._broker, partition, self._kind)
-
-    def stop(self) -> None:
-        for runner in self._runners.values():
-            runner.stop()
 
     async def make_topic(self) -> None:
         """`__consumer_offsets`, if it is not there yet. Raises Refused."""
-        if self._partitions():
-            return
         settings = self._broker.settings
         brokers = sum(broker.is_active for broker in self._broker.image.brokers.values())
         topic = NewTopic(
@@ -93,40 +85,19 @@ class GroupCoordinator:
                 ("segment.bytes", str(settings["offsets.topic.segment.bytes"])),
             ),
         )
-        (made,) = await self._broker.decide(lambda controller: controller.create_topics([topic]))
-        if made.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
-            raise Refused(ErrorCode.coordinator_not_available, made.error_message or "no offsets topic")
-        if not self._runners:
-            self.start()
-
-    def runner_of(self, group_id: str) -> GroupRunner:
-        """Raises Refused where this node does not coordinate the group."""
-        partitions = self._partitions()
-        if not partitions:
-            raise Refused(ErrorCode.coordinator_not_available, "there are no groups yet: ask for the coordinator first")
-        runner = self._runners.get(partition_of(group_id, len(partitions)))
-        if runner is None:
-            # It was made this very moment.
-            raise Refused(ErrorCode.coordinator_load_in_progress, "the coordinator is about to start")
-        return runner
-
-    def runners(self) -> list[GroupRunner]:
-        return list(self._runners.values())
+        await self.shards.make_topic(topic)
 
     def on_topics_changed(self) -> None:
         """Topics came, went or grew. Many such records come together; the shards are told once."""
         self._topics.version += 1
-        if self._runners and not self._is_change_pending:
+        if not self._is_change_pending:
             self._is_change_pending = True
             asyncio.get_running_loop().call_soon(self._tell_of_topics)
 
     def _tell_of_topics(self) -> None:
         self._is_change_pending = False
-        for runner in self._runners.values():
+        for runner in self.shards.all():
             runner.tell(lambda shard, now_ms: shard.on_topics_changed(now_ms))
-
-    def _partitions(self) -> dict[int, Partition]:
-        return self._broker.topics_by_name.get(OFFSETS_TOPIC.encode(), {})
 
 
 def _send_nothing(runner: GroupRunner, message: object) -> None:

@@ -8,10 +8,12 @@ makes no strings.
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from uuid import UUID
 
 from penstock.base.ports import Clock, Disk, DiskError, MissingFile
-from penstock.cluster.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
+from penstock.broker.fetch.waiting import WAKE_BYTES
+from penstock.cluster.metadata.image import RESOURCE_TOPIC, MetadataImage, PartitionImage, TopicImage
 from penstock.cluster.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -21,6 +23,7 @@ from penstock.cluster.metadata.records import (
 )
 from penstock.cluster.partition.partition import Partition
 from penstock.log.checkpoints import (
+    HIGH_WATERMARKS_FILE,
     LOG_START_OFFSETS_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINTS_FILE,
@@ -36,31 +39,48 @@ log = logging.getLogger("penstock.hosting")
 
 _CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _DELETED_SUFFIX = "-delete"
-# Wakes any waiting fetch, whatever number of bytes it still misses.
-_WAKE_BYTES = 1 << 62
+_NO_EPOCH = -1
 _UNSYNCED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Hosting:
     def __init__(
         self,
+        node_id: int,
         disk: Disk,
         clock: Clock,
         image: MetadataImage,
         topic_config: Callable[[str], LogConfig],
         boot_id: str | None,
+        *,
+        assume_role: Callable[[Partition, PartitionImage, int], None],
+        drop: Callable[[Partition], None],
     ) -> None:
+        """`assume_role` makes a partition lead or follow, as the image says, given the high watermark that was kept of
+        it; `drop` ends that."""
         self.by_name: dict[bytes, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self._node_id = node_id
         self._disk = disk
         self._clock = clock
         self._image = image
         self._topic_config = topic_config
-        self._recovery_points = self._read_offsets(RECOVERY_POINTS_FILE)
-        self._log_start_offsets = self._read_offsets(LOG_START_OFFSETS_FILE)
+        self._recovery_points = self.read_offsets(RECOVERY_POINTS_FILE)
+        self._log_start_offsets = self.read_offsets(LOG_START_OFFSETS_FILE)
+        self._high_watermarks = self.read_offsets(HIGH_WATERMARKS_FILE)
+        self._assume_role = assume_role
+        self._drop = drop
+        self._is_closed = False
+        self._offsets_lock = asyncio.Lock()
+        self._stale_offset_files: list[str] = []
+        self._forgetting: asyncio.Task[None] | None = None
         self._synced_sizes: dict[TopicPartition, int] = {}
         self._boot_id = boot_id
-        self.was_clean = self._read_clean_shutdown()
+        # As which the controller knows this broker, to be left behind for the next start.
+        self.broker_epoch = _NO_EPOCH
+        self.was_clean, self.previous_broker_epoch = self._read_clean_shutdown()
+        self.isr_shrinks = 0
+        self.isr_expands = 0
         # From here on a crash is a crash, until `close` says otherwise.
         disk.remove(_CLEAN_SHUTDOWN_FILE)
 
@@ -81,6 +101,16 @@ class Hosting:
             for partition in self:
                 if self._disk.exists(partition.name):
                     self._open_and_report(partition)
+
+    def reconcile(self) -> None:
+        """The image was replaced as a whole: follows what has become different."""
+        gone = [topic_id for topic_id in self.by_id if UUID(bytes=topic_id) not in self._image.topics_by_id]
+        for topic_id in gone:
+            self._delete_topic(topic_id)
+        for topic in self._image.topics.values():
+            self._host_topic(topic)
+        for name in self.by_name:
+            self._reconfigure(name)
 
     def apply(self, record: MetadataRecord) -> None:
         """Follows one record that the image has just replayed."""
@@ -105,13 +135,17 @@ class Hosting:
     def _host_partition(self, topic: TopicImage, index: int) -> None:
         state = topic.partitions[index]
         hosted = self.by_id.get(topic.id.bytes)
+        partition = None if hosted is None else hosted.get(index)
+        if self._node_id not in state.replicas:
+            if partition is not None:
+                self._evict(partition)
+            return
         if hosted is None:
             hosted = self.by_id[topic.id.bytes] = self.by_name[topic.name.encode()] = {}
-        partition = hosted.get(index)
         if partition is None:
             # The partitions of a topic share one configuration object.
             sibling = next(iter(hosted.values()), None)
-            hosted[index] = Partition(
+            partition = hosted[index] = Partition(
                 topic.name,
                 topic.id,
                 index,
@@ -121,10 +155,21 @@ class Hosting:
                 leader_epoch=state.leader_epoch,
                 open_log=self._open_log,
             )
-        else:
-            partition.replicas = state.replicas
-            partition.isr = state.isr
-            partition.leader_epoch = state.leader_epoch
+        self.isr_shrinks += len(state.isr) < len(partition.isr)
+        self.isr_expands += len(state.isr) > len(partition.isr)
+        partition.replicas = state.replicas
+        partition.isr = state.isr
+        try:
+            known = self._high_watermarks.get((topic.name, index), 0)
+            self._assume_role(partition, state, known)
+        except DiskError as problem:
+            log.error("%s cannot be used: %s", partition.name, problem)
+            partition.has_failed = True
+
+    def _evict(self, partition: Partition) -> None:
+        """The partition lives on other nodes now."""
+        del self.by_id[partition.topic_id.bytes][partition.index]
+        self._remove_partition(partition)
 
     def _reconfigure(self, name: bytes) -> None:
         hosted = self.by_name.get(name)
@@ -140,21 +185,64 @@ class Hosting:
             return
         for partition in hosted.values():
             self.by_name.pop(partition.topic.encode(), None)
-            self._recovery_points.pop((partition.topic, partition.index), None)
-            self._log_start_offsets.pop((partition.topic, partition.index), None)
-            for wake in tuple(partition.append_listeners or ()):
-                wake(_WAKE_BYTES)
-            try:
-                if self._disk.exists(partition.name):
-                    self._remove_later(partition.log.delete(), partition)
-            except DiskError as problem:
-                log.error("%s is deleted, but its files are still there: %s", partition.name, problem)
+            self._remove_partition(partition)
 
-    def _remove_later(self, path: str, partition: Partition) -> None:
+    def _remove_partition(self, partition: Partition) -> None:
+        self._drop(partition)
+        self._forget_offsets((partition.topic, partition.index))
+        for wake in tuple(partition.append_listeners or ()):
+            wake(WAKE_BYTES)
+        try:
+            if self._disk.exists(partition.name):
+                self.remove_later([partition.log.delete()], partition)
+        except DiskError as problem:
+            log.error("%s is deleted, but its files are still there: %s", partition.name, problem)
+
+    def _forget_offsets(self, key: TopicPartition) -> None:
+        """A topic of the same name must not inherit where this one began, or how much of it was on the disk."""
+        self._synced_sizes.pop(key, None)
+        for path, offsets in self._offset_files().items():
+            if offsets.pop(key, None) is not None and path not in self._stale_offset_files:
+                self._stale_offset_files.append(path)
+        if self._stale_offset_files and self._forgetting is None:
+            self._forgetting = asyncio.get_running_loop().create_task(self._write_stale_offsets())
+
+    def _offset_files(self) -> dict[str, dict[TopicPartition, int]]:
+        return {
+            LOG_START_OFFSETS_FILE: self._log_start_offsets,
+            RECOVERY_POINTS_FILE: self._recovery_points,
+            HIGH_WATERMARKS_FILE: self._high_watermarks,
+        }
+
+    async def _write_stale_offsets(self) -> None:
+        # Many partitions go together: they are written once.
+        while self._stale_offset_files:
+            path = self._stale_offset_files.pop()
+            try:
+                await self.write_offsets(path, self._offset_files()[path])
+            except DiskError as problem:
+                log.error("%s still names deleted topics: %s", path, problem)
+        self._forgetting = None
+
+    def remove_later(self, paths: Sequence[str], partition: Partition) -> None:
         """What is out of the way already goes for good when answers under way have had time to finish."""
-        loop = asyncio.get_running_loop()
         delay_seconds = partition.config.file_delete_delay_ms / 1000
-        loop.call_later(delay_seconds, loop.run_in_executor, None, self._disk.remove, path)
+        asyncio.get_running_loop().call_later(delay_seconds, self._remove, paths)
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        if self._is_closed:
+            # The next start does it.
+            return
+        for path in paths:
+            self._disk.open(path).close()
+        asyncio.get_running_loop().run_in_executor(None, self._remove_in_thread, paths)
+
+    def _remove_in_thread(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            try:
+                self._disk.remove(path)
+            except DiskError as problem:
+                log.error("%s is not needed any more, but still there: %s", path, problem)
 
     # Logs
 
@@ -190,9 +278,8 @@ class Hosting:
         """Makes the records below `offset` unreachable, durably; whole segments go later. Raises DiskError."""
         doomed = partition.log.advance_log_start(offset)
         self._log_start_offsets[partition.topic, partition.index] = partition.log.log_start_offset
-        await asyncio.to_thread(self._disk.write_file, LOG_START_OFFSETS_FILE, format_offsets(self._log_start_offsets))
-        for path in doomed:
-            self._remove_later(path, partition)
+        await self.write_offsets(LOG_START_OFFSETS_FILE, self._log_start_offsets)
+        self.remove_later(doomed, partition)
 
     # Checkpoints
 
@@ -204,21 +291,38 @@ class Hosting:
             if opened is None:
                 continue
             key = (partition.topic, partition.index)
-            if opened.size - self._synced_sizes.get(key, 0) >= _UNSYNCED_BYTES_MAX:
+            # Retention and compaction make logs smaller.
+            self._synced_sizes[key] = min(self._synced_sizes.get(key, 0), opened.size)
+            if opened.size - self._synced_sizes[key] >= _UNSYNCED_BYTES_MAX:
                 size, flush = opened.size, opened.flush()
-                await asyncio.to_thread(_sync, flush)
+                await asyncio.to_thread(sync_files, flush)
                 opened.mark_flushed(flush)
                 self._synced_sizes[key] = size
             self._recovery_points[key] = opened.recovery_point
-        await asyncio.to_thread(self._disk.write_file, RECOVERY_POINTS_FILE, format_offsets(self._recovery_points))
+            self._note_high_watermark(partition)
+        await self.write_offsets(RECOVERY_POINTS_FILE, self._recovery_points)
+        if self._high_watermarks:
+            await self.write_offsets(HIGH_WATERMARKS_FILE, self._high_watermarks)
+
+    async def write_offsets(self, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Durably, one after the other: what was asked for last is what stays. Raises DiskError."""
+        async with self._offsets_lock:
+            await asyncio.to_thread(self._disk.write_file, path, format_offsets(offsets))
+
+    def _note_high_watermark(self, partition: Partition) -> None:
+        """Alone, a replica's high watermark is the end of its log."""
+        if partition.leader is not None or partition.follower is not None:
+            self._high_watermarks[partition.topic, partition.index] = partition.high_watermark
 
     def close(self, *, is_clean: bool) -> None:
         """Leaves everything so that the next start need not look at any log; if that cannot be done, the next start
         takes it for a crash. Blocks: nobody is served any more."""
+        self._is_closed = True
         for partition in self:
             opened = partition.loaded_log
             if opened is None:
                 continue
+            self._note_high_watermark(partition)
             try:
                 opened.close()
             except DiskError as problem:
@@ -236,9 +340,11 @@ class Hosting:
     def _write_checkpoints(self, is_clean: bool) -> None:
         self._disk.write_file(RECOVERY_POINTS_FILE, format_offsets(self._recovery_points), durable=False)
         self._disk.write_file(LOG_START_OFFSETS_FILE, format_offsets(self._log_start_offsets), durable=False)
+        if self._high_watermarks:
+            self._disk.write_file(HIGH_WATERMARKS_FILE, format_offsets(self._high_watermarks), durable=False)
         if not is_clean:
             return
-        marker: dict[str, object] = {"version": 0, "brokerEpoch": -1}
+        marker: dict[str, object] = {"version": 0, "brokerEpoch": self.broker_epoch}
         if self._boot_id is None:
             self._disk.sync_all()
         else:
@@ -247,20 +353,25 @@ class Hosting:
             marker["bootId"] = self._boot_id
         self._disk.write_file(_CLEAN_SHUTDOWN_FILE, json.dumps(marker).encode())
 
-    def _read_clean_shutdown(self) -> bool:
+    def _read_clean_shutdown(self) -> tuple[bool, int]:
+        """Whether the last stop was clean, and the broker's epoch then."""
         try:
             marker = json.loads(self._disk.read_file(_CLEAN_SHUTDOWN_FILE))
         except (MissingFile, ValueError):
-            return False
-        return isinstance(marker, dict) and marker.get("bootId", self._boot_id) == self._boot_id
+            return False, _NO_EPOCH
+        if not isinstance(marker, dict) or marker.get("bootId", self._boot_id) != self._boot_id:
+            return False, _NO_EPOCH
+        epoch = marker.get("brokerEpoch", _NO_EPOCH)
+        return True, epoch if isinstance(epoch, int) else _NO_EPOCH
 
-    def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
+    def read_offsets(self, path: str) -> dict[TopicPartition, int]:
         try:
             return parse_offsets(self._disk.read_file(path), path)
         except MissingFile:
             return {}
 
 
-def _sync(flush: Flush) -> None:
+def sync_files(flush: Flush) -> None:
+    """Blocks. Raises DiskError."""
     for file in flush.files:
         file.sync()

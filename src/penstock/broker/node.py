@@ -4,16 +4,21 @@ import asyncio
 import base64
 import fcntl
 import gc
+import hashlib
 import logging
 import os
+import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from penstock.base.errors import Refused
 from penstock.base.ports import Disk, DiskError, MissingFile, Random
 from penstock.base.settings import InvalidSettings, NodeSettings
-from penstock.broker.broker import Broker
+from penstock.broker.broker import Broker, Identity
+from penstock.broker.metrics_server import MetricsServer
+from penstock.broker.peers import Peer, PeerGone
 from penstock.broker.ports import RealDisk, SystemClock, SystemRandom
 from penstock.broker.router import Router
 from penstock.broker.server import Server
@@ -24,8 +29,13 @@ from penstock.log.checkpoints import (
     format_meta_properties,
     parse_meta_properties,
 )
+from penstock.protocol.messages import Malformed, Struct
 
 log = logging.getLogger("penstock.node")
+
+_API_VERSIONS = 18
+_TWIN_SECONDS_MAX = 1.0
+_ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class StartRefused(Exception):
@@ -39,17 +49,40 @@ class NodeConfig:
     host: str
     port: int
     overrides: Mapping[str, str] = field(default_factory=dict)
+    # None: no metrics are served; 0: on any free port.
+    metrics_port: int | None = None
 
 
-def run(config: NodeConfig, on_ready: Callable[[str], None]) -> None:
-    """Serves until SIGINT or SIGTERM. `on_ready` gets `host:port` once clients can connect. Raises StartRefused."""
+def run(
+    config: NodeConfig, on_ready: Callable[[str], None], on_metrics: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serves until SIGINT or SIGTERM. `on_ready` gets `host:port` once clients can connect, `on_metrics`, before that,
+    where the metrics are. Raises StartRefused."""
+
+    async def until_signal() -> None:
+        stopped = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        await serve(config, on_ready, stopped, on_metrics)
+
+    asyncio.run(until_signal())
+
+
+async def serve(
+    config: NodeConfig,
+    on_ready: Callable[[str], None],
+    stopped: asyncio.Event,
+    on_metrics: Callable[[str], None] = lambda _: None,
+) -> None:
+    """The same for who has an event loop, until `stopped`. Raises StartRefused."""
+    config = replace(config, data_directory=_absolute(config.data_directory))
     try:
         settings = NodeSettings(
             {
                 **config.overrides,
                 "node.id": str(config.node_id),
                 "listeners": f"PLAINTEXT://{config.host}:{config.port}",
-                "log.dirs": os.path.abspath(config.data_directory),
+                "log.dirs": config.data_directory,
             }
         )
         advertised = _advertised(settings)
@@ -57,9 +90,10 @@ def run(config: NodeConfig, on_ready: Callable[[str], None]) -> None:
         raise StartRefused(str(problem)) from problem
     lock = _lock_directory(config.data_directory)
     try:
-        located = replace(config, data_directory=os.path.abspath(config.data_directory))
-        asyncio.run(_serve(located, settings, advertised, on_ready))
-    except (DiskError, BadCheckpoint, Refused) as problem:
+        await _serve(config, settings, advertised, on_ready, stopped, on_metrics)
+    except Refused as problem:
+        raise StartRefused(f"node {config.node_id} cannot join its cluster: {problem.message}") from problem
+    except (DiskError, BadCheckpoint) as problem:
         raise StartRefused(f"the data in {config.data_directory} cannot be used: {problem}") from problem
     finally:
         os.close(lock)
@@ -70,17 +104,15 @@ async def _serve(
     settings: NodeSettings,
     advertised: tuple[str, int] | None,
     on_ready: Callable[[str], None],
+    stopped: asyncio.Event,
+    on_metrics: Callable[[str], None],
 ) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
     disk = RealDisk(config.data_directory)
     random = SystemRandom()
-    identity = _identify(disk, random, config)
+    identity = _identify(disk, random, config, settings["controller.quorum.voters"])
+    await _refuse_to_be_two(identity, config.host, config.port)
     broker = Broker(
-        node_id=config.node_id,
-        cluster_id=identity.cluster_id,
+        identity,
         data_directory=config.data_directory,
         settings=settings,
         disk=disk,
@@ -103,14 +135,64 @@ async def _serve(
             "Is another node or Kafka running there? Choose another port with --port."
         ) from problem
     try:
-        await broker.start(*(advertised or (config.host, port)))
-        _collect_seldom()
+        broker.join_quorum(*_quorum_address(identity, (config.host, port)))
+    except DiskError:
+        # Nothing else has begun that would have to end.
+        server.stop()
+        broker.group_commit.stop()
+        raise
+    metrics_server = MetricsServer(broker)
+    try:
+        broker.metrics.start()
+        if config.metrics_port is not None:
+            address = await metrics_server.start(config.host, config.metrics_port)
+            if address is not None:
+                on_metrics(address)
         server.start()
-        on_ready(f"{config.host}:{port}")
-        await stopped.wait()
+        await _unless(stopped, broker.start(*(advertised or (config.host, port))))
+        if not stopped.is_set():
+            _collect_seldom()
+            on_ready(f"{config.host}:{port}")
+            await stopped.wait()
+            await broker.take_leave()
     finally:
+        metrics_server.stop()
+        broker.metrics.stop()
         server.stop()
         broker.stop()
+
+
+async def _refuse_to_be_two(identity: Identity, host: str, port: int) -> None:
+    """Two nodes with one id would vote twice in the quorum, which must not happen even once. So where the others know
+    this id by another address than ours, nobody may answer there: we do not yet. Raises StartRefused."""
+    for node_id, known_host, known_port in identity.voters:
+        is_ours = known_port == port and host in (known_host, *_ANY_ADDRESS)
+        if node_id != identity.node_id or is_ours:
+            continue
+        peer = Peer(known_host, known_port, f"node-{node_id}")
+        try:
+            async with asyncio.timeout(_TWIN_SECONDS_MAX):
+                await peer.request(_API_VERSIONS, 0, Struct())
+        except (PeerGone, Malformed, TimeoutError):
+            continue
+        finally:
+            peer.close()
+        raise StartRefused(
+            f"another node with the id {node_id} is running at {known_host}:{known_port}. Give this one an id of its "
+            "own, or stop the other."
+        )
+
+
+async def _unless(stopped: asyncio.Event, starting: Coroutine[None, None, None]) -> None:
+    """Waits for the start, which may take long where the other nodes are not there yet, or for the end."""
+    start = asyncio.ensure_future(starting)
+    stop = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait((start, stop), return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if start.done():
+        await start
+    else:
+        start.cancel()
 
 
 def _collect_seldom() -> None:
@@ -131,6 +213,10 @@ def _advertised(settings: NodeSettings) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)
+
+
 def _lock_directory(path: str) -> int:
     try:
         os.makedirs(path, exist_ok=True)
@@ -149,19 +235,39 @@ def _lock_directory(path: str) -> int:
     return descriptor
 
 
-def _identify(disk: Disk, random: Random, config: NodeConfig) -> MetaProperties:
-    """Who this data directory belongs to; a new one is given an identity. There is no formatting step."""
+def _identify(disk: Disk, random: Random, config: NodeConfig, voters: Sequence[str]) -> Identity:
+    """Who this data directory belongs to; a new one is given an identity. There is no formatting step: nodes that are
+    told of the same voters come to the same cluster id by themselves."""
+    quorum = tuple(_parse_voter(voter) for voter in voters)
     try:
         found = parse_meta_properties(disk.read_file(META_PROPERTIES_FILE), META_PROPERTIES_FILE)
     except MissingFile:
-        found = MetaProperties(_random_id(random), config.node_id, _random_id(random))
+        cluster_id = _id_of(",".join(voters)) if quorum else _random_id(random)
+        found = MetaProperties(cluster_id, config.node_id, _random_id(random))
         disk.write_file(META_PROPERTIES_FILE, format_meta_properties(found))
     if found.node_id != config.node_id:
         raise StartRefused(
             f"{config.data_directory} belongs to node {found.node_id}, not {config.node_id}. "
             "Start it with its own id, or choose another directory with --data."
         )
-    return found
+    directory_id = UUID(bytes=base64.urlsafe_b64decode(found.directory_id + "=="))
+    return Identity(found.node_id, found.cluster_id, directory_id, quorum)
+
+
+def _parse_voter(text: str) -> tuple[int, str, int]:
+    found = re.fullmatch(r"(\d+)@(.+):(\d+)", text)
+    if found is None:
+        raise StartRefused(f"controller.quorum.voters must be like 1@host:9092,2@host:9093, not {text!r}")
+    return int(found[1]), found[2].strip("[]"), int(found[3])
+
+
+def _quorum_address(identity: Identity, bound: tuple[str, int]) -> tuple[str, int]:
+    """Where the other voters find this node. What it is bound to may be all addresses, which is none to connect to."""
+    return next(((host, port) for node_id, host, port in identity.voters if node_id == identity.node_id), bound)
+
+
+def _id_of(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()[:16]).decode().rstrip("=")
 
 
 def _boot_id() -> str | None:

@@ -1,9 +1,10 @@
 """The real ports: files, clocks and chance of the operating system.
 
 RealDisk keeps descriptors in a ring with a limit (a second chance for those used lately), so ten thousand partitions
-fit under a modest ulimit. All calls come from the event loop's thread, but for `File.sync` and `Disk.sync_all`, which
-block and are called from others; they work on a descriptor of their own, so closing one here never pulls it away
-under a sync.
+fit under a modest ulimit. All calls come from the event loop's thread, but for `File.sync`, `Disk.sync_all`,
+`write_file` and `remove`, which block and are called from others too. Syncs work on a descriptor of their own, so
+closing one here never pulls it away under them; a removal by another thread leaves descriptors alone for the same
+reason, so its caller closes them first.
 
 An append is one `pwrite` at the size that the object knows. Neither O_APPEND nor the file's own position is used: this
 process is the only writer of its data directory, a reopened file needs no seek, and what a failed write left behind
@@ -40,7 +41,7 @@ def _disk_error(error: OSError, doing: str, path: str) -> DiskError:
 class RealFile:
     """One file of a RealDisk. See penstock.base.ports.File."""
 
-    __slots__ = ("__weakref__", "_descriptor", "_disk", "_recently_used", "_size", "path")
+    __slots__ = ("__weakref__", "_descriptor", "_disk", "_is_removed", "_recently_used", "_size", "path")
 
     def __init__(self, disk: "RealDisk", path: str) -> None:
         self.path = path
@@ -48,6 +49,7 @@ class RealFile:
         self._descriptor = -1
         self._size = -1
         self._recently_used = False
+        self._is_removed = False
 
     def append(self, data: Bytes) -> None:
         # Hot: one frame and one system call for a produced batch.
@@ -109,6 +111,12 @@ class RealFile:
             self._size = size
         return self._size
 
+    def modified_ms(self) -> int:
+        try:
+            return os.stat(self._disk.absolute(self.path)).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise _disk_error(error, "looking at", self.path) from error
+
     def truncate(self, size: int) -> None:
         descriptor = self._descriptor if self._descriptor >= 0 else self._open(make=False)
         if size >= self._size:
@@ -132,6 +140,7 @@ class RealFile:
 
     def _open(self, *, make: bool) -> int:
         self._descriptor, self._size = self._disk.open_descriptor(self, make=make)
+        self._is_removed = False
         # One use earns no second chance: files touched once must not push out those in steady use.
         self._recently_used = False
         return self._descriptor
@@ -148,6 +157,7 @@ class RealDisk:
         self._open_files: OrderedDict[RealFile, None] = OrderedDict()
         # Directories with names in them that a power cut could still take back.
         self._unsynced_directories: set[str] = set()
+        self._thread = threading.get_ident()
         # Held while a descriptor is duplicated for a sync or closed, and around the set above; never for long.
         self._lock = threading.Lock()
         # Held while a directory is synced: who finds its names already taken care of waits until they are.
@@ -239,8 +249,12 @@ class RealDisk:
     def remove(self, path: str) -> None:
         absolute = self.absolute(path)
         is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
-        for known in self._known_below(path) if is_directory else [path]:
-            self._forget(known)
+        file = self._files.get(path)
+        if file is not None:
+            file._is_removed = True
+        if threading.get_ident() == self._thread:
+            for known in self._known_below(path) if is_directory else [path]:
+                self._forget(known)
         try:
             if is_directory:
                 shutil.rmtree(absolute)
@@ -305,6 +319,9 @@ class RealDisk:
             finally:
                 os.close(descriptor)
         except OSError as error:
+            if file._is_removed:
+                # Retention or compaction was quicker; nobody will miss it.
+                return
             raise _disk_error(error, "syncing", file.path) from error
         self._sync_directories(_parent(file.path))
 

@@ -55,6 +55,8 @@ class FetchRequest(NamedTuple):
     topics: list[tuple[bytes, list[FetchPartition]]]
     forgotten: list[tuple[bytes, list[int]]]
     rack_id: str
+    # Of the replica, as the broker that it is on; -1 from a consumer and from before version 15.
+    replica_epoch: int = -1
 
 
 class PartitionAnswer(NamedTuple):
@@ -131,7 +133,7 @@ def decode_fetch_request(version: int, frame: memoryview, position: int) -> Fetc
 
 
 def _read_request(version: int, reader: _Reader) -> FetchRequest:
-    replica_id = CONSUMER_REPLICA_ID
+    replica_id, replica_epoch = CONSUMER_REPLICA_ID, -1
     if version < _REPLICA_STATE_FROM:
         (replica_id,) = reader.fixed(_COUNT)
     wait_ms_max, bytes_min, bytes_max, isolation = reader.fixed(_LIMITS)
@@ -150,7 +152,7 @@ def _read_request(version: int, reader: _Reader) -> FetchRequest:
             reader.skip_tags()
     rack_id = str(reader.raw_string(), "utf-8") if version >= 11 else ""
     if version >= _REPLICA_STATE_FROM:
-        replica_id = _read_replica_state(reader)
+        replica_id, replica_epoch = _read_replica_state(reader)
     else:
         reader.skip_tags()
     return FetchRequest(
@@ -164,6 +166,7 @@ def _read_request(version: int, reader: _Reader) -> FetchRequest:
         topics,
         forgotten,
         rack_id,
+        replica_epoch,
     )
 
 
@@ -183,19 +186,19 @@ def _read_partition(version: int, reader: _Reader) -> FetchPartition:
     return partition
 
 
-def _read_replica_state(reader: _Reader) -> int:
-    """The replica's id, which moved into a tagged field with version 15; the other tags do not matter here."""
+def _read_replica_state(reader: _Reader) -> tuple[int, int]:
+    """The replica's id and epoch, in a tagged field from version 15 on; the other tags do not matter here."""
     start = reader.position
     reader.skip_tags()
-    replica_id = CONSUMER_REPLICA_ID
+    replica_id, replica_epoch = CONSUMER_REPLICA_ID, -1
     count, position = read_uvarint(reader.data, start)
     for _ in range(count):
         tag, position = read_uvarint(reader.data, position)
         size, position = read_uvarint(reader.data, position)
         if tag == _REPLICA_STATE_TAG:
-            replica_id, _ = _REPLICA_STATE.unpack_from(reader.data, position)
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(reader.data, position)
         position += size
-    return replica_id
+    return replica_id, replica_epoch
 
 
 # index, error, high watermark, last stable offset, then log start offset from version 5 on.

@@ -26,7 +26,9 @@ __all__ = [
     "Struct",
     "decode",
     "decode_request",
+    "decode_response",
     "encode",
+    "encode_request",
     "encode_response",
     "request_entity",
     "response_entity",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _FRAME = Packer(">ii")
+_REQUEST_HEADER = Packer(">ihhih")
 
 
 def decode(entity: type, data: Bytes, position: int = 0) -> Any:
@@ -76,3 +79,25 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: objec
     writer(entity)(out, body)
     _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: bytes, body: object) -> bytearray:
+    """A whole frame, as a client sends it."""
+    entity: Any = request_entity(api_key, version)
+    out = bytearray(_REQUEST_HEADER.size) + client_id
+    if entity.__flexible__:
+        out.append(0)
+    writer(entity)(out, body)
+    _REQUEST_HEADER.pack_into(out, 0, len(out) - 4, api_key, version, correlation_id, len(client_id))
+    return out
+
+
+def decode_response(api_key: int, version: int, data: Bytes) -> Any:
+    """The body, in Structs, of a frame without its size; the correlation id, which opens it, is for the caller to look
+    at. Raises Malformed."""
+    entity: Any = response_entity(api_key, version)
+    position = 5 if entity.__header_schema__.__version__ == 1 else 4
+    message, end = reader(entity, make=Struct)(bytes(data), position)
+    if end != len(data):
+        raise Malformed(f"{entity.__name__}: {len(data) - end} bytes are left over")
+    return message

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -11,10 +11,12 @@ import pytest
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.settings import NodeSettings
 from penstock.broker.api import Api
+from penstock.broker.producer_ids import ProducerIdBlocks
 from penstock.cluster.metadata.controller import Controller
 from penstock.cluster.metadata.decision import Decision
 from penstock.cluster.metadata.image import ALL_BROKERS, RESOURCE_BROKER, MetadataImage
 from penstock.cluster.metadata.records import decode_record, encode_record
+from penstock.cluster.metadata.topics import CreatedTopic, NewTopic
 from penstock.protocol.messages import (
     Struct,
     decode,
@@ -24,6 +26,7 @@ from penstock.protocol.messages import (
     request_entity,
     response_entity,
 )
+from tests.unit.metadata.registering import CLUSTER_ID, bring_up, registration
 
 T = TypeVar("T")
 
@@ -41,14 +44,20 @@ class CountingRandom:
 
 class SmallBroker:
     def __init__(self, **overrides: str) -> None:
-        self.node_id = 1
-        self.cluster_id = "a-cluster"
+        self.node_id = self.controller_id = 1
+        self.cluster_id = CLUSTER_ID
         self.settings = NodeSettings({name.replace("_", "."): value for name, value in overrides.items()})
         self.image = MetadataImage()
         self.disk_is_full = False
-        self.controller = Controller(self.image, self.settings, CountingRandom())
-        self._next_producer_id = 0
-        self._apply(self.controller.register_broker(1, "here", 9092, None, now_ms=0))
+        self.clock = SimpleNamespace(monotonic_ms=lambda: 0)
+        self.controller = Controller(self.image, self.settings, CountingRandom(), CLUSTER_ID)
+        self.controller.watch_connection = lambda *_: None  # type: ignore[attr-defined]
+        self.producer_ids = ProducerIdBlocks(self)  # type: ignore[arg-type]
+        self.add_broker(1, "here")
+
+    def add_broker(self, broker_id: int, host: str) -> None:
+        one = registration(broker_id, listeners=[("PLAINTEXT", host, 9092, 0)])
+        bring_up(self.controller, self._apply, one)
 
     def _apply(self, decision: Decision[T]) -> T:
         for record in decision.records:
@@ -62,11 +71,12 @@ class SmallBroker:
             raise Refused(ErrorCode.kafka_storage_error, "the disk is full")
         return self._apply(decide(self.controller))
 
-    async def next_producer_id(self) -> int:
-        if self.disk_is_full:
-            raise Refused(ErrorCode.kafka_storage_error, "the disk is full")
-        self._next_producer_id += 1
-        return self._next_producer_id
+    async def create_topics(self, topics: Sequence[NewTopic]) -> Sequence[CreatedTopic]:
+        return await self.decide(lambda controller: controller.create_topics(topics))
+
+    async def allocate_producer_ids(self) -> range:
+        epoch = self.image.brokers[self.node_id].epoch
+        return await self.decide(lambda controller: controller.allocate_producer_ids(self.node_id, epoch))
 
     def endpoint_for(self, context: Any, broker_id: int) -> tuple[str, int, str | None]:
         return ("here" if broker_id == self.node_id else f"host-{broker_id}", 9092, None)
@@ -75,7 +85,7 @@ class SmallBroker:
         """Sends a request through both codecs and the handler; the answer is as a client decodes it."""
         entity = request_entity(api.key, version)
         request = decode_request(api.key, version, bytes(encode(entity, Struct(**fields))))
-        context: Any = SimpleNamespace(version=version, client_id="test")
+        context: Any = SimpleNamespace(version=version, client_id="test", connection=SimpleNamespace(on_closed=[]))
         broker: Any = self
         answer = api.handle(broker, context, request)
         if inspect.isawaitable(answer):

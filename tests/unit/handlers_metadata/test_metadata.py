@@ -122,7 +122,7 @@ def test_authorized_operations_come_only_when_asked_for(broker: Any) -> None:
 
 def test_a_partition_whose_leader_is_fenced_has_none_to_offer(broker: Any) -> None:
     create(broker, "orders")
-    broker._apply(broker.controller.register_broker(2, "there", 9092, None, now_ms=0))
+    broker.add_broker(2, "there")
     broker.image.replay(FenceBrokerRecord(id=1, epoch=broker.image.brokers[1].epoch))
     answer = broker.ask(API, 12, topics=asked("orders"))
     assert [node.node_id for node in answer.brokers] == [2]

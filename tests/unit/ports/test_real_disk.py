@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.ports import DiskError, DiskFull
+from penstock.base.ports import DiskError, DiskFull, MissingFile
 from penstock.broker.ports import RealDisk, SystemClock, SystemRandom
 
 
@@ -135,3 +135,37 @@ def test_clock_and_chance_are_the_systems() -> None:
     assert clock.now_ms() > 1_700_000_000_000
     assert clock.monotonic_ms() <= clock.monotonic_ms()
     assert len(SystemRandom().random_bytes(16)) == 16
+
+
+def test_a_sync_that_comes_after_the_removal_has_nothing_to_do(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    file = disk.open("a")
+    file.append(b"1")
+    file.close()
+    remover = threading.Thread(target=disk.remove, args=("a",))
+    remover.start()
+    remover.join()
+    file.sync()
+    file.append(b"22")
+    assert disk.read_file("a") == b"22"
+    file.sync()
+
+
+def test_a_removal_by_another_thread_leaves_a_descriptor_that_is_in_use_alone(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    file = disk.open("a")
+    file.append(b"123")
+    remover = threading.Thread(target=disk.remove, args=("a",))
+    remover.start()
+    remover.join()
+    assert file.read(0, 3) == b"123"
+    assert not disk.exists("a")
+
+
+def test_a_file_knows_when_it_was_last_written(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    disk.open("a").append(b"1")
+    os.utime(tmp_path / "a", (5, 7))
+    assert disk.open("a").modified_ms() == 7000
+    with pytest.raises(MissingFile):
+        disk.open("b").modified_ms()

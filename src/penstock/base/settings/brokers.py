@@ -9,6 +9,7 @@ from penstock.base.settings.definition import (
     INT_MAX,
     LONG_MAX,
     AtLeast,
+    Between,
     OneOf,
     Setting,
     boolean,
@@ -46,6 +47,12 @@ _NETWORK = (
         dynamic=True,
     ),
     integer("request.timeout.ms", 30_000, "How long the node waits for an answer of another node."),
+    integer(
+        "slow.request.log.ms",
+        1_000,
+        "Requests that take longer are logged, except those that wait by their nature. Penstock's own.",
+        AtLeast(1),
+    ),
     integer("socket.listen.backlog.size", 50, "Connections waiting to be accepted.", AtLeast(1)),
     integer("socket.receive.buffer.bytes", 102_400, "The kernel's receive buffer per connection; -1: its default."),
     integer("socket.request.max.bytes", 104_857_600, "The largest request taken.", AtLeast(1)),
@@ -89,6 +96,13 @@ _LOG = (
     ),
     long("log.cleaner.dedupe.buffer.size", 134_217_728, "Memory for the keys of one compaction.", dynamic=True),
     boolean("log.cleaner.enable", True, "Whether logs are compacted."),
+    double(
+        "log.cleaner.io.buffer.load.factor",
+        "0.9",
+        "How full the memory for keys may get, as a share of it, before a compaction ends and another has to go on.",
+        Between(0, 1),
+        dynamic=True,
+    ),
     double(
         "log.cleaner.io.max.bytes.per.second",
         "1.7976931348623157E308",
@@ -191,6 +205,7 @@ _CLUSTER = (
 # Where a person asks for one of these, saying why it is not here helps more than the nearest name would.
 NOT_OURS: dict[str, str] = {
     "background.threads": "Penstock has one event loop per process and no thread pools to size",
+    "log.cleaner.threads": "one helper process per node compacts, with a lower priority than the node",
     "num.io.threads": "Penstock has one event loop per process and no thread pools to size",
     "num.network.threads": "Penstock has one event loop per process and no thread pools to size",
     "zookeeper.connect": "Penstock keeps its metadata in its own quorum; there is no ZooKeeper",

@@ -122,7 +122,7 @@ _TRANSACTIONS = (
     integer(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
-        "How often transactions that took too long are looked for.",
+        "Taken as from Kafka, but without use: a transaction is aborted as soon as its time is up.",
         AtLeast(1),
     ),
     integer("transaction.max.timeout.ms", 900_000, "The longest transaction a producer may ask for.", AtLeast(1)),

@@ -11,7 +11,7 @@ from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
 from penstock.broker.fetch.sessions import SessionPartition
 from penstock.cluster.partition.partition import Partition
-from penstock.protocol.fetch import FetchPartition, PartitionAnswer
+from penstock.protocol.fetch import FetchPartition, FetchRequest, PartitionAnswer
 
 HostedTopics = Mapping[bytes, Mapping[int, Partition]]
 
@@ -25,9 +25,9 @@ class Plan(NamedTuple):
 def plan_fetch(
     wanted: list[SessionPartition],
     topics: HostedTopics,
+    fetch: FetchRequest,
     *,
     bytes_max: int,
-    read_committed: bool,
     uses_topic_ids: bool,
 ) -> Plan:
     answers = []
@@ -45,11 +45,12 @@ def plan_fetch(
             # Not null as in other errors, as if nobody had asked: so Kafka answers it.
             answer = PartitionAnswer(request.partition, unknown, aborted=())
         else:
-            answer = read_partition(partition, request, bytes_left, read_committed, at_least_one=not bytes_found)
+            answer = read_partition(partition, request, fetch, bytes_left, at_least_one=not bytes_found)
         if answer.records is not None:
             length = answer.records.length
             bytes_found += length
             bytes_left -= length
+            partition.bytes_out += length  # type: ignore[union-attr]
         elif answer.error_code or answer.diverging_epoch is not None:
             has_error = True
         answers.append((one, answer))
@@ -57,12 +58,19 @@ def plan_fetch(
 
 
 def read_partition(
-    partition: Partition, request: FetchPartition, bytes_left: int, read_committed: bool, *, at_least_one: bool
+    partition: Partition, request: FetchPartition, fetch: FetchRequest, bytes_left: int, *, at_least_one: bool
 ) -> PartitionAnswer:
     index = request.partition
-    epoch_error = partition.check_leader_epoch(request.leader_epoch)
-    if epoch_error:
-        return PartitionAnswer(index, epoch_error)
+    is_replica = fetch.replica_id >= 0
+    if is_replica:
+        error = _check_follower(partition, request, fetch)
+    elif partition.is_leading or partition.follower is not None:
+        # Consumers may read from followers too (KIP-392), as far as these know it to be committed.
+        error = partition.check_leader_epoch(request.leader_epoch)
+    else:
+        error = ErrorCode.not_leader_or_follower
+    if error:
+        return PartitionAnswer(index, error)
     try:
         log = partition.log
         high_watermark = partition.high_watermark
@@ -75,7 +83,10 @@ def read_partition(
                 return PartitionAnswer(
                     index, 0, high_watermark, stable_offset, log.log_start_offset, diverging_epoch=diverging
                 )
-        upper_offset = stable_offset if read_committed else high_watermark
+        if is_replica:
+            upper_offset = log.log_end_offset
+        else:
+            upper_offset = stable_offset if fetch.read_committed else high_watermark
         records = None
         if bytes_left > 0 or at_least_one:
             records = log.read(
@@ -85,11 +96,19 @@ def read_partition(
                 at_least_one=at_least_one,
             )
         aborted: list[tuple[int, int]] | None = None
-        if read_committed:
-            found = log.aborted_transactions(request.fetch_offset, upper_offset) if records is not None else []
-            aborted = [(one.producer_id, one.first_offset) for one in found]
+        if fetch.read_committed:
+            aborted = []
+            if records is not None:
+                found = log.aborted_transactions(request.fetch_offset, upper_offset, records)
+                aborted = [(one.producer_id, one.first_offset) for one in found]
     except Refused as problem:
         return PartitionAnswer(index, problem.code)
     except DiskError:
         return PartitionAnswer(index, ErrorCode.kafka_storage_error)
     return PartitionAnswer(index, 0, high_watermark, stable_offset, log.log_start_offset, aborted, records=records)
+
+
+def _check_follower(partition: Partition, request: FetchPartition, fetch: FetchRequest) -> ErrorCode:
+    if partition.leader is None:
+        return ErrorCode.not_leader_or_follower
+    return partition.leader.check_follower(fetch.replica_id, fetch.replica_epoch, request.leader_epoch)

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from penstock.cluster.partition.partition import Partition
 
+# An append of so many bytes wakes any fetch: what is told to those that wait on a partition that goes away.
+WAKE_BYTES = 1 << 62
+
 
 class WaitingFetch:
-    """Counts down the bytes that appends bring and calls `finish` exactly once."""
+    """Counts down the bytes that appends bring and calls `finish` when there are enough, or the time is up. `finish`
+    may ask for more by `wait_for`, unless it is told that the time is up."""
 
-    __slots__ = ("_bytes_missing", "_finish", "_partitions", "_timer")
+    __slots__ = ("_bytes_missing", "_finish", "_is_replica", "_listeners", "_partitions", "_timer")
 
     def __init__(
         self,
@@ -17,31 +22,71 @@ class WaitingFetch:
         partitions: Sequence[Partition],
         bytes_missing: int,
         wait_ms_max: int,
-        finish: Callable[[], None],
+        finish: Callable[[bool], None],
+        *,
+        is_replica: bool = False,
     ) -> None:
+        """`is_replica`: it waits for appends; others wait for what may be read."""
+        self._is_replica = is_replica
         self._partitions = partitions
         self._bytes_missing = bytes_missing
         self._finish = finish
         self._timer = loop.call_later(wait_ms_max / 1000, self._expire)
-        for partition in partitions:
-            if partition.append_listeners is None:
-                partition.append_listeners = set()
-            partition.append_listeners.add(self.on_append)
+        self._listeners = [self._listener(partition) for partition in partitions]
+        for partition, listener in zip(partitions, self._listeners, strict=True):
+            if is_replica:
+                partition.replica_listeners = partition.replica_listeners or set()
+                partition.replica_listeners.add(listener)
+            else:
+                partition.append_listeners = partition.append_listeners or set()
+                partition.append_listeners.add(listener)
+
+    def _listener(self, partition: Partition) -> Callable[[int], None]:
+        return self.on_append
 
     def on_append(self, size: int) -> None:
         self._bytes_missing -= size
         if self._bytes_missing <= 0:
-            self._expire()
+            self._finish(size >= WAKE_BYTES)
+
+    def wait_for(self, bytes_missing: int) -> None:
+        self._bytes_missing = bytes_missing
 
     def give_up(self) -> None:
-        """The client is gone; nobody wants the answer."""
+        """The answer is given, or the client is gone and nobody wants it."""
         self._timer.cancel()
-        for partition in self._partitions:
-            if partition.append_listeners is not None:
-                partition.append_listeners.discard(self.on_append)
-                if not partition.append_listeners:
-                    partition.append_listeners = None
+        for partition, listener in zip(self._partitions, self._listeners, strict=True):
+            if self._is_replica:
+                partition.replica_listeners = _without(partition.replica_listeners, listener)
+            else:
+                partition.append_listeners = _without(partition.append_listeners, listener)
 
     def _expire(self) -> None:
-        self.give_up()
-        self._finish()
+        self._finish(True)
+
+
+class WaitingCommittedFetch(WaitingFetch):
+    """For those who read committed records only: not an append counts, but what the last stable offset lets through."""
+
+    __slots__ = ()
+
+    def _listener(self, partition: Partition) -> Callable[[int], None]:
+        stable_offset = partition.last_stable_offset
+
+        def on_append(size: int) -> None:
+            nonlocal stable_offset
+            if size >= WAKE_BYTES:
+                self.on_append(size)
+                return
+            before, stable_offset = stable_offset, partition.last_stable_offset
+            if stable_offset > before:
+                # What a marker lets through came in many appends; how much it is, looking tells.
+                self.on_append(WAKE_BYTES - 1)
+
+        return on_append
+
+
+def _without(listeners: set[Callable[[int], None]] | None, listener: Callable[[int], None]) -> set[Any] | None:
+    if listeners is not None:
+        listeners.discard(listener)
+    return listeners or None

@@ -1,18 +1,29 @@
 """Produce (key 0), versions 3-13.
 
 Each partition gets exactly one record batch of magic 2, appended as it is. acks 0, 1 and all (-1); an `acks=all` answer
-waits for one group-committed fdatasync where the topic has a single replica. With acks=0 there is no answer, and an
-error closes the connection, so that the client refreshes its metadata. Topic ids from version 13 on (KIP-516).
+waits for all replicas in sync, or for one group-committed fdatasync where there is only one. With acks=0 there is no
+answer, and an error closes the connection, so that the client refreshes its metadata. Topic ids from version 13 on
+(KIP-516).
 
-Not here yet: transactional batches.
+Transactions: before the first batch of one in a partition, the coordinator is told of the partition (from version 12
+on), or asked whether it was (KIP-890).
 """
 
-from penstock.base.errors import ErrorCode
+import asyncio
+import logging
+from uuid import UUID
+
+from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
+from penstock.broker.transaction_verification import (
+    VerifiedWrites,
+    produce_client,
+    refusal_of_produce,
+    transactional_batches,
+)
 from penstock.cluster.partition.partition import Partition
-from penstock.log.log import Flush
 from penstock.protocol.primitives import Malformed
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
@@ -25,18 +36,52 @@ from penstock.protocol.produce import (
     encode_produce_response,
 )
 
+log = logging.getLogger("penstock.produce")
+
+_ACKS_ALL = -1
+_FAILED_UNTOLD = "a Produce request with acks=0 failed; closing is the only way to tell"
+# asyncio keeps only weak references to tasks.
+_tasks: set[asyncio.Task[None]] = set()
+
+# By the topic as the request has it, and index.
+Uncommitted = dict[tuple[bytes, int], Partition]
+
 
 def handle_frame(
     broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
 ) -> Answer:
-    _, acks, _, requested = decode_produce_request(version, frame, position)
+    transactional_id, acks, timeout_ms, requested = decode_produce_request(version, frame, position)
     if acks not in (-1, 0, 1):
         answers = _refuse_all(requested, ErrorCode.invalid_required_acks)
         return [encode_produce_response(version, correlation_id, answers)]
+    writes = None
+    if transactional_id is not None:
+        try:
+            writes = _transactional_writes(broker, version, transactional_id, requested)
+        except Refused as refused:
+            return [encode_produce_response(version, correlation_id, _refuse_all(requested, refused.code))]
+        if writes is not None and not _is_ready(broker, writes):
+            # The frame's buffer is used again once this returns.
+            kept = memoryview(bytearray(frame))
+            return _append_when_verified(broker, connection, version, correlation_id, kept, position, writes)
+    answers, uncommitted, has_error = _append_all(broker, version, acks, requested, writes)
+    if acks == 0:
+        if has_error:
+            # Answers that are owed already still go out before the connection is closed.
+            raise Malformed(_FAILED_UNTOLD)
+        return None
+    if not uncommitted:
+        return [encode_produce_response(version, correlation_id, answers)]
+    return _answer_when_committed(broker, version, correlation_id, timeout_ms, answers, uncommitted, Deferred())
 
+
+def _append_all(
+    broker: Broker, version: int, acks: int, requested: list[TopicData], writes: VerifiedWrites | None
+) -> tuple[list[TopicAnswer], Uncommitted, bool]:
+    """(the answers, what they must wait for, whether one is an error)."""
     now_ms = broker.clock.now_ms()
     topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
-    to_sync: list[tuple[Partition, Flush]] = []
+    uncommitted: Uncommitted = {}
     answers = []
     has_error = False
     for topic, partitions in requested:
@@ -45,33 +90,93 @@ def handle_frame(
         for index, records in partitions:
             partition = None if hosted is None else hosted.get(index)
             if partition is None:
-                answer = PartitionAnswer(index, _unknown(hosted is None, version))
-            else:
+                answer = PartitionAnswer(index, _unknown(broker, topic, index, version))
+            elif writes is None:
                 answer = partition.append(records, acks, version, now_ms)
+            elif error := writes.error_of(partition):
+                code, message = refusal_of_produce(error)
+                answer = PartitionAnswer(index, code, error_message=message)
+            else:
+                answer = partition.append(records, acks, version, now_ms, writes.verification_of(partition))
             if answer.error_code:
                 has_error = True
-            elif acks == -1 and partition is not None and partition.must_sync:
-                to_sync.append((partition, partition.log.flush()))
+                broker.metrics.failed_produce_requests += 1
+            elif acks == _ACKS_ALL and partition is not None and broker.commits.is_due(partition):
+                uncommitted[topic, index] = partition
             topic_answers.append(answer)
         if topic_answers:
             answers.append((topic, topic_answers))
     if len(answers) > 1:
         answers = _merged(answers)
-
-    if acks == 0:
-        if has_error:
-            # Answers that are owed already still go out before the connection is closed.
-            raise Malformed("a Produce request with acks=0 failed; closing is the only way to tell")
-        return None
-    if not to_sync:
-        return [encode_produce_response(version, correlation_id, answers)]
-    return _answer_when_synced(broker, version, correlation_id, answers, to_sync)
+    return answers, uncommitted, has_error
 
 
-def _unknown(is_topic_unknown: bool, version: int) -> ErrorCode:
-    if is_topic_unknown and version >= TOPIC_IDS_FROM:
-        return ErrorCode.unknown_topic_id
-    return ErrorCode.unknown_topic_or_partition
+def _transactional_writes(
+    broker: Broker, version: int, transactional_id: str, requested: list[TopicData]
+) -> VerifiedWrites | None:
+    """None where no batch is transactional. Raises Refused where they are of several producers."""
+    topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
+    batches = list(transactional_batches(topics.get, requested))
+    if len({(batch.producer_id, batch.epoch) for batch in batches}) > 1:
+        raise Refused(ErrorCode.invalid_producer_id_mapping, "the batches of a transaction are of several producers")
+    return VerifiedWrites(transactional_id, produce_client(version), batches) if batches else None
+
+
+def _is_ready(broker: Broker, writes: VerifiedWrites) -> bool:
+    try:
+        return broker.verification.is_ready(writes)
+    except DiskError:
+        # The append will meet the same problem, and tell.
+        return True
+
+
+def _append_when_verified(
+    broker: Broker,
+    connection: Connection,
+    version: int,
+    correlation_id: int,
+    frame: memoryview,
+    position: int,
+    writes: VerifiedWrites,
+) -> Deferred | None:
+    deferred = Deferred()
+    _, acks, timeout_ms, requested = decode_produce_request(version, frame, position)
+
+    async def append() -> None:
+        try:
+            async with broker.verification.verified(writes):
+                answers, uncommitted, has_error = _append_all(broker, version, acks, requested, writes)
+        except DiskError:
+            answers, uncommitted, has_error = _refuse_all(requested, ErrorCode.kafka_storage_error), {}, True
+        except Exception:
+            log.exception("Produce version %d met a defect in the broker", version)
+            deferred.fail("see the error above")
+            return
+        if acks == 0:
+            if has_error:
+                connection.close(_FAILED_UNTOLD)
+        elif uncommitted:
+            _answer_when_committed(broker, version, correlation_id, timeout_ms, answers, uncommitted, deferred)
+        else:
+            deferred.complete([encode_produce_response(version, correlation_id, answers)])
+
+    task = asyncio.ensure_future(append())
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return None if acks == 0 else deferred
+
+
+def _unknown(broker: Broker, topic: bytes, index: int, version: int) -> ErrorCode:
+    """Why a partition is not here."""
+    if version >= TOPIC_IDS_FROM:
+        known = broker.image.topics_by_id.get(UUID(bytes=topic))
+        if known is None:
+            return ErrorCode.unknown_topic_id
+    else:
+        known = broker.image.topics.get(topic.decode(errors="replace"))
+    if known is None or index not in known.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.not_leader_or_follower
 
 
 def _merged(answers: list[TopicAnswer]) -> list[TopicAnswer]:
@@ -86,31 +191,32 @@ def _refuse_all(requested: list[TopicData], code: ErrorCode) -> list[TopicAnswer
     return [(topic, [PartitionAnswer(index, code) for index, _ in partitions]) for topic, partitions in requested]
 
 
-def _answer_when_synced(
+def _with_errors(
+    topic: bytes, answers: list[PartitionAnswer], errors: dict[tuple[bytes, int], ErrorCode]
+) -> list[PartitionAnswer]:
+    return [
+        PartitionAnswer(answer.partition, error) if (error := errors.get((topic, answer.partition))) else answer
+        for answer in answers
+    ]
+
+
+def _answer_when_committed(
     broker: Broker,
     version: int,
     correlation_id: int,
+    timeout_ms: int,
     answers: list[TopicAnswer],
-    to_sync: list[tuple[Partition, Flush]],
+    uncommitted: Uncommitted,
+    deferred: Deferred,
 ) -> Deferred:
-    deferred = Deferred()
-
-    def done(problem: DiskError | None) -> None:
+    def done(outcome: dict[Partition, ErrorCode]) -> None:
         final = answers
-        if problem is None:
-            for partition, flush in to_sync:
-                partition.log.mark_flushed(flush)
-        else:
-            # After a failed fsync nobody knows what the disk has: these partitions take no more writes until recovery.
-            for partition, _ in to_sync:
-                partition.has_failed = True
-            final = [
-                (topic, [PartitionAnswer(a.partition, a.error_code or ErrorCode.kafka_storage_error) for a in of_topic])
-                for topic, of_topic in answers
-            ]
+        if any(outcome.values()):
+            errors = {key: outcome[partition] for key, partition in uncommitted.items() if outcome[partition]}
+            final = [(topic, _with_errors(topic, of_topic, errors)) for topic, of_topic in answers]
         deferred.complete([encode_produce_response(version, correlation_id, final)])
 
-    broker.group_commit.submit([file for _, flush in to_sync for file in flush.files], done)
+    broker.commits.when_committed(list(uncommitted.values()), timeout_ms, done)
     return deferred
 
 

@@ -3,18 +3,22 @@
 Sessions (KIP-227), topic ids from version 13 on (KIP-516), size limits with progress guaranteed (KIP-74), leader epoch
 fencing (KIP-320). A fetch that finds less than `min_bytes` waits up to `max_wait_ms` and is woken by appends.
 
-Not here yet: followers. A request with a replica id gets NOT_LEADER_OR_FOLLOWER, since no partition has other replicas.
+A request with a replica id is a follower's: it reads beyond the high watermark, and what it asks for says how far it
+has come. The metadata partition is the quorum's.
 """
 
 import asyncio
+from typing import Any
 
-from penstock.base.errors import ErrorCode
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
+from penstock.broker.eager import run_eagerly
 from penstock.broker.fetch.plan import Plan, plan_fetch
-from penstock.broker.fetch.sessions import FetchContext, SessionPartition
-from penstock.broker.fetch.waiting import WaitingFetch
+from penstock.broker.fetch.sessions import FetchContext
+from penstock.broker.fetch.waiting import WaitingCommittedFetch, WaitingFetch
+from penstock.broker.handlers.quorum_calls import ask_quorum
 from penstock.cluster.partition.partition import Partition
+from penstock.cluster.raft.messages import TOPIC_ID
 from penstock.protocol.fetch import (
     TOPIC_IDS_FROM,
     VERSION_MAX,
@@ -25,6 +29,9 @@ from penstock.protocol.fetch import (
     decode_fetch_request,
     encode_fetch_response,
 )
+from penstock.protocol.messages import Struct, decode_request, encode_response
+
+_METADATA_TOPIC = TOPIC_ID.bytes
 
 
 def handle_frame(
@@ -32,13 +39,14 @@ def handle_frame(
 ) -> Answer:
     request = decode_fetch_request(version, frame, position)
     uses_topic_ids = version >= TOPIC_IDS_FROM
+    if uses_topic_ids and request.topics and request.topics[0][0] == _METADATA_TOPIC:
+        return _ask_quorum(broker, version, correlation_id, decode_request(API.key, version, frame, position))
     context = broker.fetch_sessions.open(request, uses_topic_ids, broker.clock.monotonic_ms())
     if context.error:
         return encode_fetch_response(version, correlation_id, context.error, 0, [])
+    plan = _plan(broker, request, context, uses_topic_ids)
     if request.replica_id >= 0:
-        plan = _refuse_replica(context.partitions)
-    else:
-        plan = _plan(broker, request, context, uses_topic_ids)
+        _note_progress(broker, request, plan, uses_topic_ids)
     if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not context.partitions:
         return _encode(version, correlation_id, context, plan)
     return _wait(broker, connection, version, correlation_id, request, context, plan)
@@ -48,15 +56,38 @@ def _plan(broker: Broker, request: FetchRequest, context: FetchContext, uses_top
     return plan_fetch(
         context.partitions,
         broker.topics_by_id if uses_topic_ids else broker.topics_by_name,
+        request,
         bytes_max=min(request.bytes_max, broker.fetch_bytes_max),
-        read_committed=request.read_committed,
         uses_topic_ids=uses_topic_ids,
     )
 
 
-def _refuse_replica(wanted: list[SessionPartition]) -> Plan:
-    refused = ErrorCode.not_leader_or_follower
-    return Plan([(one, PartitionAnswer(one.request.partition, refused)) for one in wanted], 0, True)
+def _note_progress(broker: Broker, request: FetchRequest, plan: Plan, uses_topic_ids: bool) -> None:
+    """What a follower asks for, it does not have yet, and has everything before."""
+    topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
+    for one, answer in plan.answers:
+        if not answer.error_code and answer.diverging_epoch is None:
+            asked = one.request
+            broker.replication.on_follower_fetch(
+                topics[one.topic][asked.partition],
+                request.replica_id,
+                request.replica_epoch,
+                asked.fetch_offset,
+                asked.log_start_offset,
+            )
+
+
+def _ask_quorum(broker: Broker, version: int, correlation_id: int, request: Any) -> Deferred:
+    deferred = Deferred()
+
+    def finish(answer: Struct | None, problem: BaseException | None) -> None:
+        if answer is None:
+            deferred.fail(f"the metadata quorum could not answer: {problem}")
+        else:
+            deferred.complete([encode_response(API.key, version, correlation_id, answer)])
+
+    run_eagerly(ask_quorum(broker, API.key, request), finish)
+    return deferred
 
 
 def _wait(
@@ -70,18 +101,28 @@ def _wait(
 ) -> Deferred:
     deferred = Deferred()
     uses_topic_ids = version >= TOPIC_IDS_FROM
+    partitions = _partitions(broker, context, uses_topic_ids)
+    for partition, (_, answer) in zip(partitions, plan.answers, strict=True):
+        if answer.records is not None:
+            # Not sent now; the plan that is made when the wait ends counts it.
+            partition.bytes_out -= answer.records.length
 
-    def finish() -> None:
-        connection.on_closed.remove(waiting.give_up)
+    def finish(is_time_up: bool) -> None:
         final = _plan(broker, request, context, uses_topic_ids)
+        if not is_time_up and final.bytes_found < request.bytes_min and not final.has_error:
+            waiting.wait_for(request.bytes_min - final.bytes_found)
+            return
+        waiting.give_up()
+        connection.on_closed.remove(waiting.give_up)
         deferred.complete(_encode(version, correlation_id, context, final))
 
-    waiting = WaitingFetch(
+    waiting = (WaitingCommittedFetch if request.read_committed else WaitingFetch)(
         asyncio.get_running_loop(),
-        _partitions(broker, context, uses_topic_ids),
+        partitions,
         request.bytes_min - plan.bytes_found,
         request.wait_ms_max,
         finish,
+        is_replica=request.replica_id >= 0,
     )
     connection.on_closed.append(waiting.give_up)
     return deferred

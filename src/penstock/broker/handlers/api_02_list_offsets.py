@@ -3,6 +3,9 @@
 By timestamp, exact to the record, or by the special timestamps: latest (-1), earliest (-2), the record with the largest
 timestamp (-3, KIP-734), earliest local (-4), latest tiered (-5), earliest not yet uploaded (-6). Nothing is tiered, so
 -4 is the log's start and -5 and -6 have no answer (-1), as in Kafka without remote storage.
+
+A new leader that does not know yet how much its predecessor had committed says OFFSET_NOT_AVAILABLE (KIP-207). Other
+replicas are told where the log ends, not what is committed.
 """
 
 from collections import Counter
@@ -11,6 +14,7 @@ from typing import Any
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
 from penstock.broker.api import Api, Broker, RequestContext
+from penstock.broker.handlers.partition_view import find_led
 from penstock.cluster.partition.partition import Partition
 from penstock.protocol.messages import Struct
 
@@ -29,6 +33,8 @@ _SPECIAL_FROM = {
     _LATEST_TIERED: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
 }
+# The first version that knows OFFSET_NOT_AVAILABLE.
+_NOT_AVAILABLE_FROM = 5
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
@@ -36,30 +42,31 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
     topics = []
     for topic in request.topics:
-        hosted = broker.topics_by_name.get(topic.name.encode(), {})
         answers = []
         for one in {each.partition_index: each for each in topic.partitions}.values():
             if asked[topic.name, one.partition_index] > 1:
                 answer = Struct(error_code=ErrorCode.invalid_request)
             else:
-                answer = _answer(hosted.get(one.partition_index), one, context.version, read_committed)
+                led = find_led(broker, topic.name, one.partition_index, getattr(one, "current_leader_epoch", -1))
+                answer = _answer(led, one.timestamp, context.version, request.replica_id >= 0, read_committed)
             answer.partition_index = one.partition_index
             answers.append(answer)
         topics.append(Struct(name=topic.name, partitions=answers))
     return Struct(topics=topics)
 
 
-def _answer(partition: Partition | None, one: Any, version: int, read_committed: bool) -> Struct:
-    if partition is None:
-        return Struct(error_code=ErrorCode.unknown_topic_or_partition)
-    timestamp = one.timestamp
+def _answer(
+    partition: Partition | ErrorCode, timestamp: int, version: int, is_replica: bool, read_committed: bool
+) -> Struct:
+    if isinstance(partition, ErrorCode):
+        return Struct(error_code=partition)
     if timestamp < 0 and version < _SPECIAL_FROM.get(timestamp, 1 << 15):
         return Struct(error_code=ErrorCode.unsupported_version)
-    epoch_error = partition.check_leader_epoch(getattr(one, "current_leader_epoch", -1))
-    if epoch_error:
-        return Struct(error_code=epoch_error)
     try:
-        found = _find(partition, timestamp, read_committed)
+        upper_offset = _upper_offset(partition, is_replica, read_committed)
+        found = _find(partition, timestamp, upper_offset)
+        if (timestamp == _LATEST or found is None) and not (is_replica or partition.knows_what_is_committed):
+            return Struct(error_code=_not_available(version))
         if found is None:
             return Struct(timestamp=-1, offset=-1, leader_epoch=-1)
         offset, found_timestamp = found
@@ -72,12 +79,19 @@ def _answer(partition: Partition | None, one: Any, version: int, read_committed:
         return Struct(error_code=ErrorCode.kafka_storage_error)
 
 
-def _find(partition: Partition, timestamp: int, read_committed: bool) -> tuple[int, int] | None:
+def _upper_offset(partition: Partition, is_replica: bool, read_committed: bool) -> int:
+    if is_replica:
+        return partition.log.log_end_offset
+    return partition.last_stable_offset if read_committed else partition.high_watermark
+
+
+def _not_available(version: int) -> ErrorCode:
+    return ErrorCode.offset_not_available if version >= _NOT_AVAILABLE_FROM else ErrorCode.leader_not_available
+
+
+def _find(partition: Partition, timestamp: int, upper_offset: int) -> tuple[int, int] | None:
     """(offset, timestamp), or None where no record answers the question."""
     log = partition.log
-    upper_offset = partition.high_watermark
-    if read_committed:
-        upper_offset = log.last_stable_offset(upper_offset)
     match timestamp:
         case -1:
             return upper_offset, -1

@@ -57,10 +57,10 @@ def _refuse_ids(request: Any) -> Struct:
 
 async def _create_and_answer(broker: Broker, context: RequestContext, request: Any, names: Sequence[str]) -> Struct:
     try:
-        created = await broker.decide(lambda controller: controller.create_topics([NewTopic(name) for name in names]))
+        created = await broker.create_topics([NewTopic(name) for name in names])
     except Refused as refused:
         return _answer(broker, context, request, dict.fromkeys(names, refused.code))
-    refusals = {topic.name: topic.error_code for topic in created if topic.error_code is not ErrorCode.none}
+    refusals = {topic.name: topic.error_code for topic in created if topic.error_code}
     return _answer(broker, context, request, refusals)
 
 
@@ -70,7 +70,7 @@ def _answer(broker: Broker, context: RequestContext, request: Any, refusals: Map
     return Struct(
         brokers=[_broker_answer(broker, context, broker_id) for broker_id in sorted(serving)],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.controller_id,
         topics=_topics(broker, request, context.version, refusals, serving),
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if getattr(request, "include_cluster_authorized_operations", False)

@@ -1,9 +1,9 @@
 """FindCoordinator (key 10), versions 0-6.
 
-One key up to version 3, many from 4 on (KIP-699). The first question about a group makes `__consumer_offsets`. This
-node coordinates everything.
+One key up to version 3, many from 4 on (KIP-699). The first question about a group makes `__consumer_offsets`, the
+first about a transactional id `__transaction_state`. This node coordinates everything.
 
-Not here yet: transactions and share groups, which have no coordinator so far.
+Not here yet: share groups, which have no coordinator so far.
 """
 
 from typing import Any
@@ -18,31 +18,34 @@ _MANY_KEYS_FROM = 4
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
     keys = request.coordinator_keys if context.version >= _MANY_KEYS_FROM else (request.key,)
-    refused = await _refusal(broker, getattr(request, "key_type", _GROUP))
-    host, port, _ = broker.endpoint_for(context, broker.node_id)
-    answers = []
-    for key in keys:
-        if refused is None:
-            # The older versions have the name of the error here even where there is none.
-            message = "NONE" if context.version < _MANY_KEYS_FROM else ""
-            answers.append(Struct(key=key, node_id=broker.node_id, host=host, port=port, error_message=message))
-        else:
-            answers.append(
-                Struct(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=refused.message)
-            )
+    key_type = getattr(request, "key_type", _GROUP)
+    refused = await _refusal(broker, key_type)
+    answers = [_answer(broker, context, key_type, key, refused) for key in keys]
     # Up to version 3 the fields of the one answer stand in the message itself.
     answer = answers[0] if context.version < _MANY_KEYS_FROM else Struct()
     answer.coordinators = answers
     return answer
 
 
+def _answer(broker: Broker, context: RequestContext, key_type: int, key: str, refused: Refused | None) -> Struct:
+    try:
+        if refused is not None:
+            raise refused
+        shards = broker.groups.shards if key_type == _GROUP else broker.transactions.shards
+        node_id = shards.node_of(key)
+    except Refused as problem:
+        return Struct(key=key, node_id=-1, host="", port=-1, error_code=problem.code, error_message=problem.message)
+    host, port, _ = broker.endpoint_for(context, node_id)
+    # The older versions have the name of the error here even where there is none.
+    message = "NONE" if context.version < _MANY_KEYS_FROM else ""
+    return Struct(key=key, node_id=node_id, host=host, port=port, error_message=message)
+
+
 async def _refusal(broker: Broker, key_type: int) -> Refused | None:
-    if key_type == _TRANSACTION:
-        return Refused(ErrorCode.coordinator_not_available, "Transactions are not served yet.")
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _TRANSACTION):
         return Refused(ErrorCode.invalid_request, f"There is no coordinator of type {key_type} here.")
     try:
-        await broker.groups.make_topic()
+        await (broker.groups if key_type == _GROUP else broker.transactions).make_topic()
     except Refused as refused:
         return refused
     return None

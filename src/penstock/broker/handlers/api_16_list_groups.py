@@ -18,7 +18,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
         answers = await asyncio.gather(
             *(
                 runner.handle(lambda shard, token, now_ms: shard.list_groups(token, request, who, now_ms))
-                for runner in broker.groups.runners()
+                for runner in broker.groups.shards.all()
             )
         )
     except Refused as refused:

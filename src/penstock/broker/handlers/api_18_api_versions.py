@@ -10,8 +10,16 @@ from typing import Any
 
 from penstock.base.errors import ErrorCode
 from penstock.broker.api import Api, Broker, RequestContext
+from penstock.cluster.metadata.features import SUPPORTED_FEATURES
+from penstock.cluster.raft.messages import KRAFT_VERSION_FEATURE
+from penstock.cluster.raft.voters import KRAFT_VERSION_RECONFIGURABLE, KRAFT_VERSION_STATIC
 from penstock.protocol.messages import Struct
 
+# The quorum's own level is no record of the controller's: a leader asks for it here before it lets a node vote.
+_SHOWN_FEATURES = {
+    **SUPPORTED_FEATURES,
+    KRAFT_VERSION_FEATURE: (KRAFT_VERSION_STATIC, KRAFT_VERSION_RECONFIGURABLE),
+}
 _VERSION_MAX = 4
 # Produce is listed from 0 though it is served from 3, as Kafka does (KAFKA-18659): older librdkafkas take a higher
 # minimum for a broker that cannot do compression.
@@ -34,10 +42,11 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
                 max_version=api.version_max,
             )
             for api in broker.served_apis
+            if not getattr(api, "is_for_brokers", False)
         ],
         supported_features=[
             Struct(name=name, min_version=low, max_version=high)
-            for name, (low, high) in image.brokers[broker.node_id].features.items()
+            for name, (low, high) in _SHOWN_FEATURES.items()
             if low > 0 or context.version >= 4
         ],
         finalized_features_epoch=broker.metadata_offset,

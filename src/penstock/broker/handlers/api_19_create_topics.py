@@ -34,4 +34,4 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     return Struct(topics=answer)
 
 
-API = Api(19, "CreateTopics", 2, 7, handle)
+API = Api(19, "CreateTopics", 2, 7, handle, on_controller=True)

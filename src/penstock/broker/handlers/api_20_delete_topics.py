@@ -30,4 +30,4 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     return Struct(responses=answer)
 
 
-API = Api(20, "DeleteTopics", 1, 6, handle)
+API = Api(20, "DeleteTopics", 1, 6, handle, on_controller=True)

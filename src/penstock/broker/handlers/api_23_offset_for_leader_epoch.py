@@ -9,6 +9,7 @@ from typing import Any
 from penstock.base.errors import ErrorCode
 from penstock.base.ports import DiskError
 from penstock.broker.api import Api, Broker, RequestContext
+from penstock.broker.handlers.partition_view import find_led
 from penstock.cluster.partition.partition import Partition
 from penstock.protocol.messages import Struct
 
@@ -16,22 +17,18 @@ from penstock.protocol.messages import Struct
 def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
     topics = []
     for topic in request.topics:
-        hosted = broker.topics_by_name.get(topic.topic.encode(), {})
         answers = []
         for one in topic.partitions:
-            answer = _answer(hosted.get(one.partition), one)
+            answer = _answer(find_led(broker, topic.topic, one.partition, one.current_leader_epoch), one)
             answer.partition = one.partition
             answers.append(answer)
         topics.append(Struct(topic=topic.topic, partitions=answers))
     return Struct(topics=topics)
 
 
-def _answer(partition: Partition | None, one: Any) -> Struct:
-    if partition is None:
-        return Struct(error_code=ErrorCode.unknown_topic_or_partition)
-    epoch_error = partition.check_leader_epoch(one.current_leader_epoch)
-    if epoch_error:
-        return Struct(error_code=epoch_error)
+def _answer(partition: Partition | ErrorCode, one: Any) -> Struct:
+    if isinstance(partition, ErrorCode):
+        return Struct(error_code=partition)
     try:
         epoch, end_offset = partition.end_offset_for_epoch(one.leader_epoch)
     except DiskError:

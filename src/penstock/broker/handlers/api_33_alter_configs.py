@@ -30,4 +30,4 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     return Struct(responses=answer)
 
 
-API = Api(33, "AlterConfigs", 0, 2, handle)
+API = Api(33, "AlterConfigs", 0, 2, handle, on_controller=True)

@@ -30,4 +30,4 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     return Struct(results=answer)
 
 
-API = Api(37, "CreatePartitions", 0, 3, handle)
+API = Api(37, "CreatePartitions", 0, 3, handle, on_controller=True)

@@ -30,4 +30,4 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     return Struct(responses=answer)
 
 
-API = Api(44, "IncrementalAlterConfigs", 0, 1, handle)
+API = Api(44, "IncrementalAlterConfigs", 0, 1, handle, on_controller=True)

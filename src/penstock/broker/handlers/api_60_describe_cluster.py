@@ -34,7 +34,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
         error_code=ErrorCode.none,
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.controller_id,
         brokers=brokers,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

@@ -22,13 +22,14 @@ Method = Callable[[GroupShard, int, Any, requests.RequestContext, int], list[Eff
 
 def caller(context: RequestContext) -> requests.RequestContext:
     """The host is written as Kafka's tools show it."""
+    assert context.connection is not None
     host = context.connection.peer.rpartition(":")[0]
     return requests.RequestContext(context.version, context.client_id or "", f"/{host}")
 
 
 async def ask(broker: Broker, context: RequestContext, group_id: str, method: Method, request: Any) -> Struct:
     """The answer of the shard that has the group. Raises Refused."""
-    return await _ask_runner(broker.groups.runner_of(group_id), context, method, request)
+    return await _ask_runner(broker.groups.shards.runner_of(group_id), context, method, request)
 
 
 async def _ask_runner(runner: GroupRunner, context: RequestContext, method: Method, request: Any) -> Struct:
@@ -51,7 +52,7 @@ async def ask_each(
     by_runner: dict[GroupRunner, list[int]] = {}
     for position, group_id in enumerate(group_ids):
         try:
-            by_runner.setdefault(broker.groups.runner_of(group_id), []).append(position)
+            by_runner.setdefault(broker.groups.shards.runner_of(group_id), []).append(position)
         except Refused as refused:
             results[position] = refuse(position, refused.code)
     asked = list(by_runner.items())

@@ -1,4 +1,4 @@
-"""How topics and partitions look to clients: what Metadata and DescribeTopicPartitions have in common."""
+"""How topics and partitions look to clients: what several handlers have in common."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ from penstock.base.errors import ErrorCode
 from penstock.broker.api import Broker
 from penstock.cluster.metadata.image import PartitionImage
 from penstock.cluster.metadata.records import NO_LEADER
+from penstock.cluster.partition.partition import Partition
 
 # Bit fields of all operations on a topic and on the cluster, by Kafka's AclOperation numbers: what everybody may do
 # while there is no authorizer.
@@ -18,6 +19,20 @@ NO_OPERATIONS = -(2**31)
 def serving_brokers(broker: Broker) -> frozenset[int]:
     """The brokers that clients can be sent to."""
     return frozenset(other.id for other in broker.image.brokers.values() if not other.fenced)
+
+
+def find_led(broker: Broker, topic: str, index: int, leader_epoch: int = -1) -> Partition | ErrorCode:
+    """The partition, if this node leads it, in the epoch that the client knows: -1 says that it knows none."""
+    partition = broker.topics_by_name.get(topic.encode(), {}).get(index)
+    if partition is not None:
+        epoch_error = partition.check_leader_epoch(leader_epoch)
+        if epoch_error:
+            return epoch_error
+        return partition if partition.is_leading else ErrorCode.not_leader_or_follower
+    known = broker.image.topics.get(topic)
+    if known is None or index not in known.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.not_leader_or_follower
 
 
 class PartitionAnswer:

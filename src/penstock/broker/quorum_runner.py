@@ -1,0 +1,425 @@
+"""The shell around this node's part in the metadata quorum.
+
+It performs what `cluster/raft` asks for, in order: persists votes before anything else is sent, syncs the log off the
+loop, talks to peers, and hands on what is committed. Who proposes waits for his records to be committed and applied.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple, Protocol
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import Clock, Disk, DiskError, DiskFull, MissingFile, Random
+from penstock.broker.group_commit import GroupCommit
+from penstock.broker.metadata_snapshots import SnapshotRules, SnapshotWriter, metadata_records, snapshot_records
+from penstock.broker.peers import Peer, PeerGone
+from penstock.cluster.metadata.records import MetadataRecord
+from penstock.cluster.raft.effects import (
+    Answer,
+    Committed,
+    Effect,
+    Fault,
+    LeaderChanged,
+    Leading,
+    Persist,
+    Send,
+    SnapshotInstalled,
+    StoppedLeading,
+    StoreSnapshot,
+    Sync,
+    VoteState,
+)
+from penstock.cluster.raft.peer_messages import read_response, write_request
+from penstock.cluster.raft.quorum import Quorum
+from penstock.cluster.raft.roles import QuorumConfig
+from penstock.cluster.raft.rpc import OffsetAndEpoch, Request, Response
+from penstock.cluster.raft.stored_log import (
+    DIRECTORY,
+    QUORUM_STATE_FILE,
+    StoredRaftLog,
+    format_quorum_state,
+    parse_quorum_state,
+)
+from penstock.cluster.raft.voters import Node, Voter, VoterSet
+from penstock.log.config import LogConfig
+from penstock.protocol.batch import HEADER_BYTES, read_header
+from penstock.protocol.messages import Malformed, decode_response
+
+log = logging.getLogger("penstock.quorum")
+
+# Of this node's requests. From Fetch 18 on a leader answers as soon as more is committed than is known (KIP-1166).
+_VERSIONS = {1: 18, 18: 4, 52: 2, 53: 1, 54: 1, 59: 1, 82: 0}
+_READ_BYTES = 1 << 20
+_FAULT_PAUSE_MS = 10_000
+_STOP_LOOKS_MAX = 200
+_STOP_LOOK_SECONDS = 0.01
+_SEGMENT_BYTES_MIN = 1 << 20
+
+
+class CommittedBatch(NamedTuple):
+    base_offset: int
+    records: list[MetadataRecord]
+
+
+class MetadataListener(Protocol):
+    """Who follows the metadata. Calls come from the event loop, in the order of the log."""
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, records: Iterator[list[MetadataRecord]]) -> None:
+        """Everything there is now stands in these records; what was known before counts no more."""
+
+    def gather(self) -> Sequence[MetadataRecord] | None:
+        """Everything there is now, for a snapshot; None while a metadata transaction is under way."""
+
+    def on_committed(self, batch: CommittedBatch) -> None: ...
+    def on_leader_changed(self, leader_id: int, epoch: int) -> None: ...
+    def on_leading(self, epoch: int) -> None: ...
+    def on_stopped_leading(self, epoch: int) -> None: ...
+
+
+class QuorumRunner:
+    def __init__(
+        self,
+        config: QuorumConfig,
+        own_voter: Voter,
+        voters: VoterSet,
+        *,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        group_commit: GroupCommit,
+        listener: MetadataListener,
+        is_clean: bool,
+        snapshot_rules: SnapshotRules,
+        segment_bytes: int,
+    ) -> None:
+        """Raises DiskError."""
+        disk.make_directory(DIRECTORY)
+        self._disk = disk
+        self._clock = clock
+        self._group_commit = group_commit
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        # Segments go as a whole, so a larger one would outlive its snapshot.
+        log_config = LogConfig(segment_bytes=min(segment_bytes, max(snapshot_rules.bytes_between, _SEGMENT_BYTES_MIN)))
+        self._log = StoredRaftLog(disk, clean=is_clean, now_ms=clock.now_ms(), config=log_config)
+        now_ms = clock.monotonic_ms()
+        self._quorum = Quorum(
+            config,
+            own_voter,
+            self._log,
+            random,
+            _read_vote(disk),
+            voters,
+            wall_clock_ahead_ms=clock.now_ms() - now_ms,
+        )
+        self._snapshots = SnapshotWriter(
+            snapshot_rules, self._log, group_commit, clock, listener.gather, self._quorum.voters_before
+        )
+        self._client_id = f"node-{own_voter.id}"
+        self._peers: dict[tuple[str, int], Peer] = {}
+        self._tokens = count()
+        self._asked: dict[int, asyncio.Future[Response]] = {}
+        # Up to where the listener has been told, and who waits for how far.
+        self._applied_offset = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        # Nodes that say that they belong to another cluster.
+        self._foreign: set[int] = set()
+        self._is_performing = False
+        self._has_failed = False
+        # When each of them was last told.
+        self._faults: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Life
+
+    def start(self) -> None:
+        """A quorum of one leads before this returns, but for the sync that its first record needs."""
+        for note in self._log.log.recovery_notes:
+            log.warning("metadata log: %s", note)
+        snapshot_id = self._log.latest_snapshot()
+        if snapshot_id is not None:
+            self._load_snapshot(snapshot_id)
+        self._quorum.start(self._clock.monotonic_ms())
+        self._perform()
+
+    async def stop(self) -> None:
+        """Hands the lead over, if it has it; waits a moment until the others know."""
+        self._quorum.shut_down(self._clock.monotonic_ms())
+        self._perform()
+        for _ in range(_STOP_LOOKS_MAX):
+            if self._quorum.may_stop or self._has_failed:
+                return
+            await asyncio.sleep(_STOP_LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Raises DiskError."""
+        self._has_failed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for peer in self._peers.values():
+            peer.close()
+        self._snapshots.stop()
+        self._log.close()
+
+    # What others ask
+
+    @property
+    def leader_id(self) -> int:
+        return self._quorum.leader_id
+
+    @property
+    def epoch(self) -> int:
+        return self._quorum.epoch
+
+    @property
+    def is_outcast(self) -> bool:
+        """Whether so many nodes belong to another cluster that this one has no majority to hope for."""
+        voters = self._quorum.voters.ids
+        return len(self._foreign.intersection(voters)) > (len(voters) - 1) // 2
+
+    @property
+    def applied_offset(self) -> int:
+        return self._applied_offset
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next proposal will stand."""
+        return self._log.end_offset
+
+    async def ask(self, request: Request) -> Response:
+        """A peer's or a client's request. Raises Refused when this node has left the quorum."""
+        if self._has_failed:
+            raise Refused(ErrorCode.kafka_storage_error, "the metadata log of this node has failed")
+        token = next(self._tokens)
+        future: asyncio.Future[Response] = self._loop.create_future()
+        self._asked[token] = future
+        self._quorum.request(token, request, self._clock.monotonic_ms())
+        self._perform()
+        return await future
+
+    def propose(self, batch: bytearray) -> "asyncio.Future[None]":
+        """Appends one batch as the leader; the future is done when it is committed and applied, and raises Refused if
+        the lead was lost first: then it may or may not come. Raises Refused when this node does not lead."""
+        try:
+            end_offset = None if self._has_failed else self._quorum.propose(batch, self._clock.monotonic_ms())
+        except DiskFull as problem:
+            # Nothing of it was written: when there is space again, all is well.
+            raise Refused(ErrorCode.kafka_storage_error, f"the change could not be kept: {problem}") from problem
+        except DiskError as problem:
+            self._fail(problem)
+            end_offset = None
+        if end_offset is None:
+            raise Refused(ErrorCode.not_controller, "this node is not the active controller")
+        future = self.applied(end_offset)
+        self._perform()
+        return future
+
+    def applied(self, offset: int) -> "asyncio.Future[None]":
+        """Done when everything below `offset` has been applied here."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if offset <= self._applied_offset:
+            future.set_result(None)
+        else:
+            self._waiting.append((offset, future))
+        return future
+
+    def resign(self) -> None:
+        self._quorum.resign(self._quorum.epoch, self._clock.monotonic_ms())
+        self._perform()
+
+    # Effects
+
+    def _perform(self) -> None:
+        """Performs effects until there are none: what one leads to, comes in here again and waits its turn."""
+        if self._is_performing or self._has_failed:
+            return
+        self._is_performing = True
+        try:
+            while effects := self._quorum.take_effects():
+                for effect in effects:
+                    self._perform_one(effect)
+        except DiskError as problem:
+            self._fail(problem)
+        finally:
+            self._is_performing = False
+        self._schedule()
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self._disk.write_file(QUORUM_STATE_FILE, format_quorum_state(effect.state))
+            case Sync():
+                self._sync(effect)
+            case Send():
+                self._send(effect)
+            case Answer():
+                future = self._asked.pop(effect.token, None)
+                if future is not None and not future.done():
+                    future.set_result(effect.response)
+            case Committed():
+                self._apply_up_to(effect.high_watermark)
+            case LeaderChanged():
+                self._listener.on_leader_changed(effect.leader_id, effect.epoch)
+            case Leading():
+                self._listener.on_leading(effect.epoch)
+            case StoppedLeading():
+                self._forget_proposals()
+                self._listener.on_stopped_leading(effect.epoch)
+            case StoreSnapshot():
+                self._store_snapshot(effect.snapshot_id)
+            case SnapshotInstalled():
+                self._load_snapshot(effect.snapshot_id)
+            case Fault():
+                self._tell_fault(effect.message)
+
+    def _tell_fault(self, message: str) -> None:
+        """A peer that is wrong is wrong again with every answer: one line in a while will do."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._faults.get(message, -_FAULT_PAUSE_MS) >= _FAULT_PAUSE_MS:
+            self._faults[message] = now_ms
+            log.error("%s", message)
+
+    def _sync(self, sync: Sync) -> None:
+        flush = self._log.flush()
+
+        def done(problem: DiskError | None) -> None:
+            if problem is not None:
+                self._fail(problem)
+                return
+            self._log.mark_flushed(flush)
+            self._quorum.synced(sync, self._clock.monotonic_ms())
+            self._perform()
+
+        self._group_commit.submit(flush.flush.files, done)
+
+    def _store_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        def done(problem: DiskError | None) -> None:
+            if problem is not None:
+                self._fail(problem)
+                return
+            self._quorum.snapshot_stored(snapshot_id, self._clock.monotonic_ms())
+            self._perform()
+
+        self._group_commit.submit([self._log.received_file(snapshot_id)], done)
+
+    def _send(self, send: Send) -> None:
+        node = send.node
+        peer = self._peer_of(node)
+        api_key, body = write_request(send.request)
+        answer = peer.exchange(api_key, _VERSIONS[api_key], body)
+        answer.add_done_callback(lambda done: self._answered(node, send, api_key, done))
+
+    def _peer_of(self, node: Node) -> Peer:
+        address = (node.host, node.port)
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = Peer(node.host, node.port, self._client_id)
+        return peer
+
+    def _answered(self, node: Node, send: Send, api_key: int, answer: "asyncio.Future[memoryview]") -> None:
+        if self._has_failed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        try:
+            body = decode_response(api_key, _VERSIONS[api_key], answer.result())
+            response = read_response(api_key, body)
+        except PeerGone:
+            self._quorum.failed(node.id, send.correlation_id, now_ms, refused=True)
+        except Malformed as problem:
+            log.error("node %d at %s:%d answered what cannot be read: %s", node.id, node.host, node.port, problem)
+            self._quorum.failed(node.id, send.correlation_id, now_ms, refused=False)
+        else:
+            if response.error is ErrorCode.inconsistent_cluster_id:
+                self._foreign.add(node.id)
+            else:
+                self._foreign.discard(node.id)
+            self._quorum.response(node.id, send.correlation_id, response, now_ms)
+        self._perform()
+
+    def _fail(self, problem: DiskError) -> None:
+        """What could not be written may be gone: this node takes no more part, until it is restarted and has looked."""
+        if self._has_failed:
+            return
+        log.critical("the metadata log has failed, this node leaves the quorum: %s", problem)
+        self._has_failed = True
+        self._forget_proposals()
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(Refused(ErrorCode.kafka_storage_error, str(problem)))
+        self._asked.clear()
+        self._listener.on_stopped_leading(self._quorum.epoch)
+
+    def _forget_proposals(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(Refused(ErrorCode.not_controller, "another node has become the controller"))
+
+    # Applying
+
+    def _apply_up_to(self, high_watermark: int) -> None:
+        for batch in self._committed_batches(high_watermark):
+            self._listener.on_committed(batch)
+        self._applied_offset = max(self._applied_offset, high_watermark)
+        self._release_waiting()
+        self._snapshots.begin_if_due()
+
+    def _release_waiting(self) -> None:
+        still = []
+        for offset, future in self._waiting:
+            if offset > self._applied_offset:
+                still.append((offset, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = still
+
+    def _committed_batches(self, high_watermark: int) -> Iterator[CommittedBatch]:
+        offset = self._applied_offset
+        while offset < high_watermark:
+            data = memoryview(self._log.read(offset, _READ_BYTES))
+            position = 0
+            while len(data) - position >= HEADER_BYTES:
+                header = read_header(data, position)
+                if header.base_offset >= high_watermark:
+                    return
+                batch = data[position : position + header.size]
+                if not header.is_control:
+                    yield CommittedBatch(header.base_offset, metadata_records(batch, header))
+                self._snapshots.count(header)
+                offset = header.last_offset + 1
+                position += header.size
+            if not position:
+                return
+
+    def _load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        size = self._log.snapshot_size(snapshot_id) or 0
+        data = memoryview(self._log.read_snapshot(snapshot_id, 0, size))
+        self._listener.on_snapshot(snapshot_id, snapshot_records(data))
+        self._snapshots.restart()
+        self._applied_offset = snapshot_id.offset
+        self._release_waiting()
+
+    # Time
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = None if self._has_failed else self._quorum.next_deadline_ms()
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._quorum.tick(self._clock.monotonic_ms())
+        self._perform()
+
+
+def _read_vote(disk: Disk) -> VoteState:
+    try:
+        return parse_quorum_state(disk.read_file(QUORUM_STATE_FILE))
+    except MissingFile:
+        return VoteState()

@@ -1,0 +1,100 @@
+"""Copies a topic into another, exactly once, as a process that can be killed and stopped.
+
+    python transactional_copier.py BOOTSTRAP INPUT OUTPUT GROUP TRANSACTIONAL-ID TRANSACTION-TIMEOUT-MS
+
+Each turn reads some records, writes them to the other topic and commits the offsets, all in one transaction; one in ten
+is aborted on purpose. An error that ends the producer ends the process: whoever started it starts another.
+"""
+
+import random
+import sys
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+_SECONDS_MAX = 30.0
+_ABORTED_ON_PURPOSE = 0.1
+_SETTINGS = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 10,
+    # When its only broker was away, librdkafka 2.16 begins anew from the bootstrap servers, but for the coordinators
+    # that it remembers: it waits for their old handles forever.
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
+
+
+class Copier:
+    def __init__(self, bootstrap: str, source: str, target: str, group: str, identity: str, timeout_ms: int) -> None:
+        self._source, self._target = source, target
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                # Who comes back takes its partitions over at once.
+                "group.instance.id": identity,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "session.timeout.ms": 6000,
+                "fetch.wait.max.ms": 50,
+                **_SETTINGS,
+            }
+        )
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": identity,
+                "transaction.timeout.ms": timeout_ms,
+                "linger.ms": 1,
+                **_SETTINGS,
+            }
+        )
+
+    def run(self) -> None:
+        self._retried(self._producer.init_transactions)
+        self._consumer.subscribe([self._source])
+        while True:
+            messages = [one for one in self._consumer.consume(random.randint(1, 200), 0.1) if one.error() is None]
+            if messages:
+                self._copy(messages)
+
+    def _copy(self, messages: list[Any]) -> None:
+        self._producer.begin_transaction()
+        try:
+            for message in messages:
+                self._producer.produce(self._target, message.value(), key=message.key())
+            ends = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
+            offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
+            group = self._consumer.consumer_group_metadata()
+            if random.random() < _ABORTED_ON_PURPOSE:
+                self._producer.flush(_SECONDS_MAX)
+                self._abort()
+                return
+            self._retried(lambda seconds: self._producer.send_offsets_to_transaction(offsets, group, seconds))
+            self._retried(self._producer.commit_transaction)
+        except KafkaException as problem:
+            error = problem.args[0]
+            if not error.txn_requires_abort():
+                raise
+            self._abort()
+
+    def _abort(self) -> None:
+        self._retried(self._producer.abort_transaction)
+        for one in self._consumer.committed(self._consumer.assignment(), _SECONDS_MAX):
+            self._consumer.seek(TopicPartition(one.topic, one.partition, max(0, one.offset)))
+
+    def _retried(self, call: Any) -> None:
+        while True:
+            try:
+                call(_SECONDS_MAX)
+                return
+            except KafkaException as problem:
+                if not problem.args[0].retriable():
+                    raise
+
+
+if __name__ == "__main__":
+    _, bootstrap, source, target, group, identity, timeout_ms = sys.argv
+    Copier(bootstrap, source, target, group, identity, int(timeout_ms)).run()
