@@ -1,0 +1,66 @@
+"""One Spark session and one node for all tests here: both take seconds to start."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.e2e.node import Node
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = Node(tmp_path_factory.mktemp("spark-node") / "data", "-X", "transaction.two.phase.commit.enable=true")
+    node.start()
+    yield node
+    node.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    work = tmp_path_factory.mktemp("spark")
+    # Spark's Python processes find our modules where the tests do.
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(REPOSITORY / "src"), str(REPOSITORY)))
+    os.environ["PYSPARK_PYTHON"] = os.sys.executable  # type: ignore[attr-defined]
+    builder = SparkSession.builder.master("local[2]").appName("penstock tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.task.maxFailures": "1",
+    }
+    jars = os.environ.get("PENSTOCK_SPARK_KAFKA_JARS") or str(REPOSITORY / ".cache" / "spark-kafka-jars")
+    found = sorted(map(str, Path(jars).glob("*.jar")))
+    if found:
+        settings["spark.jars"] = ",".join(found)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def read(spark: SparkSession, node: Node) -> Read:
+    """A batch read with these options."""
+
+    def read(source: str = "penstock", schema: str | None = None, **options: str) -> DataFrame:
+        reader = spark.read.format(source).option("kafka.bootstrap.servers", node.bootstrap).options(**options)
+        return (reader.schema(schema) if schema else reader).load()
+
+    return read
