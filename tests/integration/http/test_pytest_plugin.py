@@ -1,0 +1,44 @@
+"""The fixtures that users get: a real broker in their test process, quickly, and nothing left behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TEST = """
+import time
+from confluent_kafka import Consumer, Producer
+import urllib.request
+
+def test_round_trip(penstock_broker, penstock_topic):
+    producer = Producer({"bootstrap.servers": penstock_broker.bootstrap_servers})
+    producer.produce(penstock_topic, b"hello")
+    assert producer.flush(10) == 0
+    consumer = Consumer({"bootstrap.servers": penstock_broker.bootstrap_servers, "group.id": "g",
+                         "auto.offset.reset": "earliest"})
+    consumer.subscribe([penstock_topic])
+    message = consumer.poll(10)
+    consumer.close()
+    assert message.value() == b"hello"
+
+def test_http(penstock_broker):
+    assert urllib.request.urlopen(penstock_broker.http_url + "/health").status == 200
+"""
+
+
+def test_a_users_test_gets_a_broker(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(TEST)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    result = subprocess.run(
+        [*command, str(tmp_path / "test_mine.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "2 passed" in result.stdout
+    assert list((tmp_path / "tmp").iterdir()) == []
