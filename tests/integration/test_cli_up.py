@@ -99,7 +99,6 @@ def test_a_directory_in_use_is_refused_and_its_owner_is_not_disturbed(tmp_path: 
         (["-X", "num.partition=3"], 1, "Did you mean num.partitions?"),
         (["-X", "num.partitions=many"], 1, "num.partitions cannot be 'many'"),
         (["-X", "nonsense"], 2, "-X takes NAME=VALUE, not 'nonsense'"),
-        (["-n", "3"], 2, "this version runs one node"),
         (["--data", "/proc/nowhere"], 1, "cannot keep data in /proc/nowhere"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Node processes as `penstock up` sees them: started, listened to, stopped, and asked why they died."""
+"""The processes of `penstock up` as it sees them: started, listened to, stopped, and asked why they died."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 LAST_LOG_LINES = 12
 
@@ -21,25 +22,34 @@ class NodeOptions:
     host: str
     port: int
     overrides: dict[str, str] = field(default_factory=dict)
+    metrics_port: int | None = None
 
 
 class Child:
-    def __init__(self, options: NodeOptions, directory: Path) -> None:
-        self.options = options
-        self.address = f"{options.host}:{options.port}"
-        self.log_path = directory / f"node-{options.node_id}.log"
-        self.pid_path = directory / f"node-{options.node_id}.pid"
+    """A process of `module`, which takes JSON and says over a socket that it is ready, or why it refuses to start."""
+
+    def __init__(
+        self, name: str, module: str, options: dict[str, Any], address: str, directory: Path, log_format: str
+    ) -> None:
+        self.name = name
+        self.address = address
+        file_name = name.replace(" ", "-")
+        self.log_path = directory / f"{file_name}.log"
+        self.pid_path = directory / f"{file_name}.pid"
         self.is_ready = False
         self.refusal: str | None = None
+        self.metrics_address: str | None = None
         self._received = b""
         self.channel, child_end = socket.socketpair()
-        arguments = asdict(options) | {"channel_fd": child_end.fileno(), "log_path": str(self.log_path)}
-        # -P keeps modules of the directory we happen to be in out of the node. A session of its own keeps the
+        arguments = (
+            options | {"channel_fd": child_end.fileno(), "log_path": str(self.log_path)} | {"log_format": log_format}
+        )
+        # -P keeps modules of the directory we happen to be in out of it. A session of its own keeps the
         # terminal's Ctrl-C from it: `up` alone decides when nodes stop.
         with self.log_path.open("ab") as log, child_end:
             self._log_start = log.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "penstock.cli.node", json.dumps(arguments)],
+                [sys.executable, "-P", "-m", module, json.dumps(arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -48,7 +58,7 @@ class Child:
             )
 
     def receive(self) -> bool:
-        """Takes what the node said; False once it is gone."""
+        """Takes what it said; False once it is gone."""
         try:
             data = self.channel.recv(65536)
         except ConnectionResetError:
@@ -57,10 +67,11 @@ class Child:
         for line in lines:
             message = json.loads(line)
             self.refusal = message.get("refused", self.refusal)
+            self.metrics_address = message.get("metrics", self.metrics_address)
             if "ready" in message:
                 self.address = message["ready"]
                 self.is_ready = True
-                # Written only now: by then the node owns its data directory, so this is no other node's file.
+                # Written only now: by then a node owns its data directory, so this is no other node's file.
                 self.pid_path.write_text(f"{self.process.pid}\n")
         return bool(data)
 
@@ -68,10 +79,10 @@ class Child:
         """Why it ended, for people."""
         code = self.process.wait()
         if self.refusal is not None:
-            return f"node {self.options.node_id} did not start: {self.refusal}"
+            return f"{self.name} did not start: {self.refusal}"
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         lines = "".join(f"\n  | {line}" for line in _last_lines(self.log_path, self._log_start))
-        return f"node {self.options.node_id} {how}. The end of {self.log_path}:{lines or ' empty'}"
+        return f"{self.name} {how}. The end of {self.log_path}:{lines or ' empty'}"
 
     def ended_as_asked(self) -> bool:
         """After a SIGTERM: ended cleanly, or before it had begun anything that needs an end."""
@@ -87,6 +98,14 @@ class Child:
         self.channel.close()
         if self.is_ready:
             self.pid_path.unlink(missing_ok=True)
+
+
+class NodeChild(Child):
+    def __init__(self, options: NodeOptions, directory: Path, log_format: str = "text") -> None:
+        self.options = options
+        address = f"{options.host}:{options.port}"
+        name = f"node {options.node_id}"
+        super().__init__(name, "penstock.cli.node", asdict(options), address, directory, log_format)
 
 
 def _last_lines(path: Path, start: int) -> list[str]:

@@ -1,11 +1,13 @@
-"""penstock cluster: who is in it."""
+"""penstock cluster: who is in it, how it is, and where its data is."""
 
 import typer
 
+from penstock.cli.cluster_health import describe, health
+from penstock.cli.cluster_reassign import drain, reassign
 from penstock.cli.options import DEFAULT_BROKERS, NONE_GIVEN, Brokers, ClientProperties, OutputOption
 from penstock.cli.printing import Output, print_json, print_pairs, print_rows, say
 
-app = typer.Typer(help="Look at the cluster and its settings.", no_args_is_help=True)
+app = typer.Typer(help="Look at the cluster and its settings, and move its data.", no_args_is_help=True)
 
 
 @app.command()
@@ -46,3 +48,9 @@ def info(
     print_pairs(summary)
     say()
     print_rows(nodes, ["id", "host", "port", "rack", "controller"], Output.TEXT)
+
+
+app.command()(health)
+app.command()(describe)
+app.command()(reassign)
+app.command()(drain)

@@ -2,34 +2,22 @@
 states of the new protocol, and drops the line in which a broker says why it put a member out.
 """
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from penstock.base.errors import ErrorCode
-from penstock.cli.connection import REQUEST_TIMEOUT_S, Cluster
-from penstock.cli.failures import Failed
-from penstock.cli.wire import refusal, request
+from penstock.cli.connection import Cluster
+from penstock.cli.coordinators import GROUP, coordinator_of, settled
+from penstock.cli.wire import request
 from penstock.coordinator.group.embedded_protocol import MalformedProtocol, read_assignment
 from penstock.protocol.messages import Struct
 
-FIND_COORDINATOR, FIND_COORDINATOR_VERSION = 10, 4
 DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION = 15, 6
 LIST_GROUPS, LIST_GROUPS_VERSION = 16, 5
 CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_DESCRIBE_VERSION = 69, 0
-
-# A coordinator that is being made, moved or loaded will answer soon.
-_SOON = (
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.coordinator_not_available,
-    ErrorCode.not_coordinator,
-)
-_RETRY_PAUSE_S = 0.1
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[st
 
     found = {}
     for address in cluster.nodes().values():
-        for group in _settled(lambda address=address: ask(address)).groups:  # type: ignore[misc]
+        for group in settled(lambda address=address: ask(address)).groups:  # type: ignore[misc]
             listed = ListedGroup(group.group_id, group.group_type.lower(), group.group_state, group.protocol_type)
             found[listed.name] = listed
     return [found[name] for name in sorted(found)]
@@ -84,7 +72,7 @@ def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[st
 
 def describe_group(cluster: Cluster, name: str) -> DescribedGroup | None:
     """None where there is no such group."""
-    coordinator = _coordinator_of(cluster, name)
+    coordinator = coordinator_of(cluster, GROUP, name)
     address = (coordinator["host"], coordinator["port"])
 
     def ask(api_key: int, version: int, body: Struct) -> Any:
@@ -93,11 +81,11 @@ def describe_group(cluster: Cluster, name: str) -> DescribedGroup | None:
         return (group, group.error_code, group.error_message) if is_found else (None, ErrorCode.none, None)
 
     body = Struct(group_ids=[name], include_authorized_operations=False)
-    group = _settled(lambda: ask(CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_DESCRIBE_VERSION, body))
+    group = settled(lambda: ask(CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_DESCRIBE_VERSION, body))
     if group is not None:
         return _described_consumer(group, coordinator)
     body = Struct(groups=[name], include_authorized_operations=False)
-    group = _settled(lambda: ask(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body))
+    group = settled(lambda: ask(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, body))
     return None if group is None else _described_classic(group, coordinator)
 
 
@@ -107,31 +95,6 @@ def committed_offsets(cluster: Cluster, name: str) -> dict[tuple[str, int], int]
     future = cluster.asked(lambda: cluster.admin().list_consumer_group_offsets(question))[name]
     partitions: list[TopicPartition] = cluster.answer(future).topic_partitions
     return {(each.topic, each.partition): each.offset for each in partitions if each.offset >= 0}
-
-
-def _coordinator_of(cluster: Cluster, name: str) -> dict[str, Any]:
-    body = Struct(key_type=0, coordinator_keys=[name])
-
-    def ask() -> Any:
-        answer = request(cluster, cluster.address, FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
-        (found,) = answer.coordinators
-        return found, found.error_code, found.error_message
-
-    found = _settled(ask)
-    return {"id": found.node_id, "host": found.host, "port": found.port}
-
-
-def _settled(ask: Callable[[], tuple[T, ErrorCode, str | None]]) -> T:
-    """What is answered once the coordinator is ready to."""
-    give_up_at = time.monotonic() + REQUEST_TIMEOUT_S
-    while True:
-        answer, code, message = ask()
-        problem = refusal(code, message)
-        if problem is None:
-            return answer
-        if code not in _SOON or time.monotonic() > give_up_at:
-            raise Failed(problem)
-        time.sleep(_RETRY_PAUSE_S)
 
 
 def _described_consumer(group: Any, coordinator: dict[str, Any]) -> DescribedGroup:

@@ -22,9 +22,8 @@ LOG_FILES_KEPT = 2
 def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
     channel = socket.socket(fileno=options.pop("channel_fd"))
-    log_path = options.pop("log_path")
-    threading.Thread(target=_end_with_parent, args=(channel,), daemon=True).start()
-    _log_to(log_path)
+    threading.Thread(target=end_with_parent, args=(channel,), daemon=True).start()
+    log_to(options.pop("log_path"), options.pop("log_format"))
     # kio imports hypothesis where it is installed, as it is for developers: half a second for nothing.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from penstock.broker.node import NodeConfig, StartRefused, run
@@ -33,25 +32,31 @@ def main() -> None:
         channel.sendall(json.dumps(message).encode() + b"\n")
 
     try:
-        run(NodeConfig(**options), on_ready=lambda address: tell(ready=address))
+        run(
+            NodeConfig(**options),
+            on_ready=lambda address: tell(ready=address),
+            on_metrics=lambda address: tell(metrics=address),
+        )
     except StartRefused as refusal:
         tell(refused=str(refusal))
         sys.exit(1)
 
 
-def _end_with_parent(channel: socket.socket) -> None:
+def end_with_parent(channel: socket.socket) -> None:
     channel.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHAN_STOP_SECONDS_MAX)
     os._exit(1)
 
 
-def _log_to(path: str) -> None:
+def log_to(path: str, log_format: str) -> None:
     import logging
     from logging.handlers import RotatingFileHandler
 
+    from penstock.cli.log_format import formatter
+
     handler = RotatingFileHandler(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(formatter(log_format))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 

@@ -6,7 +6,23 @@ from typing import NoReturn
 
 import typer
 
-from penstock.cli import bench, cluster, config, consume, group, log_dump, produce, sql, topic, up, version
+from penstock.cli import (
+    bench,
+    cluster,
+    config,
+    consume,
+    group,
+    http,
+    log_dump,
+    node_command,
+    produce,
+    sql,
+    top,
+    topic,
+    txn,
+    up,
+    version,
+)
 from penstock.cli.failures import EXIT_FAILED, Failed
 from penstock.cli.printing import note
 
@@ -18,16 +34,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up")(up.up)
+app.command("node")(node_command.node)
+app.command("http")(http.http)
 app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.command("sql")(sql.sql)
 cluster.app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
 app.add_typer(log_dump.app, name="log")
 app.add_typer(bench.app, name="bench")
+app.command("top")(top.top)
 app.command("version")(version.version)
 
 EXIT_INTERRUPTED = 130

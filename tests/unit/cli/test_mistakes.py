@@ -33,7 +33,8 @@ from penstock.cli.program import app
         (["bench", "produce", "--acks", "none"], 2, "--acks takes all, 1 or 0"),
         (["log", "dump", "/no/such/file"], 1, "there is no /no/such/file"),
         (["log", "dump", __file__], 1, "is no file of a log"),
-        (["up", "-n", "3"], 2, "this version runs one node"),
+        (["cluster", "reassign", "--cancel", "--status"], 2, "exclude each other"),
+        (["cluster", "reassign", "--to", "one"], 2, "--to takes node ids"),
         (["up", "-X", "nonsense"], 2, "-X takes NAME=VALUE"),
     ],
 )
