@@ -42,6 +42,8 @@ class Broker(Protocol):
     # What a topic needs so that acks=all is answered from the page cache.
     unsynced_topic_settings: ClassVar[dict[str, str]]
     port: int
+    # Where it serves metrics of its own, if it does.
+    metrics_port: int | None
     directory: Path
 
     def __init__(self, directory: Path) -> None: ...
@@ -73,6 +75,7 @@ class ApacheKafka:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.port, self._controller_port = free_ports(2)
+        self.metrics_port: int | None = None
         self._settings_file = directory / "server.properties"
         self._output = directory / "kafka.out"
         self._process: processes.Process | None = None
@@ -125,7 +128,7 @@ class ApacheKafka:
 
 
 class Penstock:
-    """`penstock up` with nothing configured: the process that watches over the node, and the node."""
+    """`penstock up` with next to nothing configured: the process that watches over the node, and the node."""
 
     name: ClassVar[str] = "Penstock"
     synced_topic_settings: ClassVar[dict[str, str]] = {}
@@ -133,7 +136,8 @@ class Penstock:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        (self.port,) = free_ports(1)
+        self.port, metrics_port = free_ports(2)
+        self.metrics_port: int | None = metrics_port
         self._output = directory / "penstock.out"
         self._process: processes.Process | None = None
 
@@ -145,7 +149,11 @@ class Penstock:
         if not program.exists():
             raise Unavailable(f"{program} is not there: run `make env`, and the benchmark with {REPOSITORY}/.venv")
         command = [str(program), "up", "--data", str(self.directory / "data"), "--port", str(self.port)]
-        self._process = processes.start([*command, "--no-http", "--no-demo"], self._output)
+        # Kafka allows two-phase commits only when told so too; exactly-once writing from Spark needs them.
+        command += ["-X", "transaction.two.phase.commit.enable=true"]
+        self._process = processes.start(
+            [*command, "--no-http", "--no-demo", "--metrics-port", str(self.metrics_port)], self._output
+        )
 
     def stop(self) -> float:
         process, self._process = self._process, None

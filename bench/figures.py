@@ -40,6 +40,10 @@ def no_more_than(value: float) -> Goal:
     return Goal(value, is_lower_bound=False, is_absolute=True)
 
 
+def no_less_than(value: float) -> Goal:
+    return Goal(value, is_lower_bound=True, is_absolute=True)
+
+
 @dataclass(frozen=True)
 class Figure:
     key: str

@@ -6,11 +6,22 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import brokers, group_commits, group_members, latency, pinging, processes, replay, wire
+from bench import (
+    brokers,
+    group_commits,
+    group_members,
+    http_load,
+    latency,
+    pinging,
+    processes,
+    replay,
+    transactions,
+    wire,
+)
 from bench.figures import Sample
 
 TOPIC_PARTITIONS = 4
@@ -39,6 +50,10 @@ class Sizes:
     many_topics: int
     group_members: int
     group_commits: int
+    compaction_bytes: int
+    http_records: int
+    http_requests: int
+    spark_records: int
 
 
 FULL = Sizes(
@@ -53,6 +68,10 @@ FULL = Sizes(
     many_topics=1_000,
     group_members=1_000,
     group_commits=200_000,
+    compaction_bytes=1_000_000_000,
+    http_records=2_000_000,
+    http_requests=30_000,
+    spark_records=4_000_000,
 )
 QUICK = Sizes(
     warmup_seconds=2,
@@ -66,6 +85,10 @@ QUICK = Sizes(
     many_topics=50,
     group_members=200,
     group_commits=20_000,
+    compaction_bytes=250_000_000,
+    http_records=200_000,
+    http_requests=4_000,
+    spark_records=1_000_000,
 )
 
 
@@ -80,13 +103,13 @@ class Session:
     def __init__(self, kind: type[brokers.Broker], sizes: Sizes, directory: Path) -> None:
         self.kind = kind
         self.sizes = sizes
-        self._directory = directory
+        self.directory = directory
         self._shared: brokers.Broker | None = None
         self._brokers_made = 0
 
     def _make(self) -> brokers.Broker:
         self._brokers_made += 1
-        broker = self.kind(self._directory / f"broker-{self._brokers_made}")
+        broker = self.kind(self.directory / f"broker-{self._brokers_made}")
         broker.prepare()
         return broker
 
@@ -124,11 +147,11 @@ class Session:
         wire.make_topic(broker.port, "warmup", TOPIC_PARTITIONS)
         for record_bytes, idempotent in ((100, False), (1000, True)):
             plan = self.produce_plan("warmup", record_bytes, seconds * 20_000_000, idempotent=idempotent)
-            self._json(replay.command(plan))
-        self._json(replay.command(self.single_record_plan("warmup", 100, seconds * 3_000, acks=1)))
+            self.printed(replay.command(plan))
+        self.printed(replay.command(self.single_record_plan("warmup", 100, seconds * 3_000, acks=1)))
         topic = wire.make_topic(broker.port, "warmup-fetch", TOPIC_PARTITIONS)
-        self._json(replay.command(self.produce_plan(topic.name, 100, 20_000_000)))
-        self._json(replay.command(self.fetch_plan(topic, 100, seconds * 200_000_000)))
+        self.printed(replay.command(self.produce_plan(topic.name, 100, 20_000_000)))
+        self.printed(replay.command(self.fetch_plan(topic, 100, seconds * 200_000_000)))
 
     def produce_plan(
         self, topic: str, record_bytes: int, value_bytes: int, *, idempotent: bool = False
@@ -187,7 +210,7 @@ class Session:
     def replayed(self, plan: replay.ProduceReplay | replay.FetchReplay) -> Sample:
         """Records per second by the raw replayer."""
         cpu_before = self._settled_cpu()
-        result = self._json(replay.command(plan))
+        result = self.printed(replay.command(plan))
         rate = result["records"] / result["seconds"]
         return self._rate_sample(rate, result["records"], cpu_before, client_cpu_seconds=result["cpu_seconds"])
 
@@ -219,33 +242,55 @@ class Session:
 
     def latencies(self, plan: latency.LatencyPlan) -> dict[str, float]:
         self._settled_cpu()
-        return self._json(latency.command(plan))
+        return self.printed(latency.command(plan))
+
+    def transactions(self, plan: transactions.TransactionsPlan) -> dict[str, float]:
+        return self.printed(transactions.command(plan))
 
     def group_settles(self, plan: group_members.MembersPlan) -> tuple[dict[str, float], dict[str, float]]:
         """(What the members saw, how long somebody else had to wait meanwhile.)"""
         self._settled_cpu()
-        output = self._directory / "pings.json"
+        output = self.directory / "pings.json"
         output.unlink(missing_ok=True)
         pings = processes.start(
-            pinging.command(self.shared().port, output), self._directory / "pings.out", self._environment()
+            pinging.command(self.shared().port, output), self.directory / "pings.out", self._environment()
         )
         try:
-            settled = self._json(group_members.command(plan))
+            settled = self.printed(group_members.command(plan))
         finally:
             processes.end(pings, timeout_s=10)
         if not output.exists():
-            raise processes.Failed(f"the pings broke off: {processes.last_lines(self._directory / 'pings.out')}")
+            raise processes.Failed(f"the pings broke off: {processes.last_lines(self.directory / 'pings.out')}")
         waits: dict[str, float] = json.loads(output.read_text())
         return settled, waits
+
+    def http_loaded(self, plan: http_load.HttpLoad) -> Sample:
+        """Records per second, or requests where an answer is none. The CPU is the broker's, without the server's."""
+        cpu_before = self._settled_cpu()
+        result = self.printed(http_load.command(plan))
+        sample = self._rate_sample(
+            result["records"] / result["seconds"],
+            result["records"],
+            cpu_before,
+            client_cpu_seconds=result["cpu_seconds"],
+        )
+        return replace(sample, note=f"p99 of a request {result['p99_ms']:.0f} ms")
 
     def committed(self, plan: group_commits.CommitReplay) -> Sample:
         """Offsets per second."""
         cpu_before = self._settled_cpu()
-        result = self._json(group_commits.command(plan))
+        result = self.printed(group_commits.command(plan))
         offsets = result["requests"] * plan.offsets_per_request
         return self._rate_sample(
             offsets / result["seconds"], offsets, cpu_before, client_cpu_seconds=result["cpu_seconds"]
         )
+
+    def answered(self, command: list[str], timeout_s: float = _CLIENT_TIMEOUT_S) -> dict[str, float]:
+        """What a client of its own prints as JSON."""
+        self._settled_cpu()
+        printed = processes.run(command, self.directory / "client.out", timeout_s, self._environment())
+        result: dict[str, float] = json.loads(printed.splitlines()[-1])
+        return result
 
     def _rate_sample(
         self, rate: float, records: float, cpu_before: CpuSeconds, client_cpu_seconds: float | None = None
@@ -263,16 +308,19 @@ class Session:
     def _cpu(self) -> CpuSeconds:
         return CpuSeconds(processes.cpu_seconds(self.shared().pids()), processes.ended_children_cpu_seconds())
 
-    def _settled_cpu(self) -> CpuSeconds:
-        # What earlier measurements wrote must not be on its way to the disk during this one.
+    def settle(self) -> None:
+        """What earlier measurements wrote must not be on its way to the disk during this one."""
         os.sync()
         self._warm_memory()
+
+    def _settled_cpu(self) -> CpuSeconds:
+        self.settle()
         return self._cpu()
 
     def _warm_memory(self) -> None:
         """Pages that a virtual machine has not used lately are first fetched from its host, which makes writing to the
         page cache three times as slow: so there are as many warm ones as a measurement writes."""
-        path = self._directory / "warm"
+        path = self.directory / "warm"
         block = bytes(1 << 20)
         with path.open("wb") as file:
             for _ in range((self.sizes.tool_bytes >> 20) + 100):
@@ -283,12 +331,13 @@ class Session:
         return f"127.0.0.1:{self.shared().port}"
 
     def _run(self, command: list[str]) -> str:
-        return processes.run(command, self._directory / "client.out", _CLIENT_TIMEOUT_S, self._environment())
+        return processes.run(command, self.directory / "client.out", _CLIENT_TIMEOUT_S, self._environment())
 
     @staticmethod
     def _environment() -> dict[str, str]:
         return {"PYTHONPATH": f"{brokers.REPOSITORY}{os.pathsep}{brokers.REPOSITORY / 'src'}"}
 
-    def _json(self, command: list[str]) -> dict[str, float]:
+    def printed(self, command: list[str]) -> dict[str, float]:
+        """Runs a client of ours to its end; what it says in its last line."""
         result: dict[str, float] = json.loads(self._run(command).splitlines()[-1])
         return result

@@ -14,6 +14,7 @@ from penstock.protocol.messages import Struct, decode, encode, request_entity, r
 from penstock.protocol.records import Record, encode_records
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 19, 22
+INCREMENTAL_ALTER_CONFIGS = 44
 PRODUCE_VERSION = 12
 FETCH_VERSION = 16
 LATEST_TIMESTAMP = -1
@@ -53,7 +54,14 @@ class Connection:
         self._socket.close()
 
     def ask(self, api_key: int, version: int, body: Struct) -> Any:
+        self.send(api_key, version, body)
+        return self.receive(api_key, version)
+
+    def send(self, api_key: int, version: int, body: Struct) -> None:
         self._socket.sendall(request_frame(api_key, version, body))
+
+    def receive(self, api_key: int, version: int) -> Any:
+        """The answer to the first request that has none yet."""
         (length,) = _LENGTH.unpack(self._receive(4))
         return response_body(api_key, version, self._receive(length))
 
@@ -86,6 +94,15 @@ def create_topics(connection: Connection, names: Sequence[str], partitions: int,
     for topic in answer.topics:
         if topic.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
             raise Refused(topic.error_code, f"topic {topic.name} was not created: {topic.error_message}")
+
+
+def alter_config(connection: Connection, resource_type: int, name: str, setting: str, value: str) -> None:
+    change = Struct(name=setting, config_operation=0, value=value)
+    resource = Struct(resource_type=resource_type, resource_name=name, configs=[change])
+    answer = connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, Struct(resources=[resource], validate_only=False))
+    (altered,) = answer.responses
+    if altered.error_code != ErrorCode.none:
+        raise Refused(altered.error_code, f"{setting} was not altered: {altered.error_message}")
 
 
 def find_topics(connection: Connection, names: Sequence[str]) -> list[Topic] | None:

@@ -7,7 +7,20 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from bench.figures import Figure, Sample
-from bench.scenarios import consume, groups, latency, many_partitions, memory, produce, start, synced
+from bench.scenarios import (
+    compaction,
+    consume,
+    groups,
+    http,
+    latency,
+    many_partitions,
+    memory,
+    produce,
+    spark,
+    start,
+    synced,
+    transactions,
+)
 from bench.session import Session
 
 
@@ -27,7 +40,11 @@ SCENARIOS: dict[str, Scenario] = {
     "latency": latency,
     "synced": synced,
     "groups": groups,
+    "transactions": transactions,
+    "compaction": compaction,
+    "spark": spark,
     "memory": memory,
+    "http": http,
     "partitions": many_partitions,
 }
 
