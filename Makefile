@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UP ?=
+# 0: the cluster alone, without the demo.
+DEMO ?= 1
 
-.PHONY: env up test check docs bench lock clean
+.PHONY: env up test test-long check docs bench lock clean
 
 env: $(VENV)/.made
 
@@ -16,10 +18,13 @@ $(VENV)/.made: requirements.lock pyproject.toml
 	@touch $@
 
 up: env
-	@exec $(BIN)/penstock up --data ./data $(UP)
+	@exec $(BIN)/penstock up --data ./data $(if $(filter 0,$(DEMO)),--no-demo) $(UP)
 
 test: check
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
+
+test-long: env
+	@$(BIN)/python -m pytest -m long
 
 check: env
 	@$(BIN)/ruff check .

@@ -29,7 +29,8 @@ def read_as(group: str) -> None:
     while (message := consumer.poll(options.idle_seconds)) is not None:
         if message.error():
             raise KafkaException(message.error())
-        print(group, (message.value() or b"").decode(), flush=True)
+        # In one piece: the others print too.
+        print(f"{group} {(message.value() or b'').decode()}\n", end="", flush=True)
     # Leaves the group and commits what was read: run it again, and nothing comes again.
     consumer.close()
 
