@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import ErrorCode, Refused
@@ -361,6 +361,7 @@ STEPS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
+@example([("fence", 2, 0), ("fence", 3, 0), ("stop", 4, 0), ("fence", 4, 0), ("beat", 4, 0), ("prefer", 1, 0)], "1")
 @given(STEPS, st.sampled_from(["1", "2", "3"]))
 def test_whatever_happens_isr_and_elr_stay_sound(steps: list[tuple[str, int, int]], min_isr: str) -> None:
     """Invariants 5-7: disjoint ISR and ELR, nobody fenced in an ISR, a leader from the ISR or none."""

@@ -80,7 +80,8 @@ def _elect(
     if not is_needed:
         return ElectedPartition(topic_name, index, ErrorCode.election_not_needed, _MESSAGES["election_not_needed"])
     record = leadership.change(partition, wanted).record(leadership.directory_of)
-    if record is None:
+    if record is None or record.leader == NO_LEADER:
+        # A leader that is about to go is better than none.
         return ElectedPartition(topic_name, index, failure, _MESSAGES[failure.name])
     records.append(record)
     return ElectedPartition(topic_name, index)
@@ -115,6 +116,6 @@ def _round(
         if len(records) == ELECTIONS_PER_ROUND_MAX:
             return Decision(True, records)
         record = leadership.change(partition, election).record(leadership.directory_of)
-        if record is not None:
+        if record is not None and record.leader != NO_LEADER:
             records.append(record)
     return Decision(False, records)
