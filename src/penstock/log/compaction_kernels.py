@@ -95,12 +95,13 @@ def map_records(
         else:
             key_length, position = varint(records, position)
         relative = relative_base + (delta >> 1)
+        if position < end <= size and relative >= offsets:
+            # Also where it has no key: what counts as mapped must have a fate.
+            return FULL, keys, relative, has_tombstones
         if key_length & 1 == 0 and position <= size:
             key_end = position + (key_length >> 1)
             if key_end >= end or end > size:
                 return CORRUPT, keys, 0, has_tombstones
-            if relative >= offsets:
-                return FULL, keys, relative, has_tombstones
             # A negative one was mapped by the pass before.
             if relative >= 0:
                 slot, first_hash, second_hash = find(records, position, key_end, table, slots)
