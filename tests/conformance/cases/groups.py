@@ -175,8 +175,8 @@ def join_with_bad_input(groups: Groups) -> Any:
 @group_case
 def join_with_odd_rebalance_timeouts(groups: Groups) -> Any:
     answers = []
-    # Not 0 or 1 ms: whether the sync is in time is then a matter of luck.
-    for rebalance_ms in (-1, 5000, 2**31 - 1):
+    # Not below a second: whether the sync is in time is then a matter of luck.
+    for rebalance_ms in (5000, 2**31 - 1):
         with groups.member(f"join-odd-{rebalance_ms}", "A", rebalance_ms=rebalance_ms) as member:
             answers.append(member.join())
             if member.generation > 0:

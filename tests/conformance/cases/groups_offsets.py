@@ -217,12 +217,12 @@ def offsets_of_a_topic_that_is_deleted(groups: Groups) -> Any:
 
 @group_case
 def delete_offsets(groups: Groups) -> Any:
-    groups.prepare("forget", 3)
+    groups.prepare("forget-offsets", 3)
     groups.prepare("forget-too")
     for group_id in ("forgetful", "forgetful-member", "forgetful-other", "forgetful-odd"):
-        groups.ask(OFFSET_COMMIT, 9, commit_of(group_id, "forget", [(0, 5), (1, 6)]))
+        groups.ask(OFFSET_COMMIT, 9, commit_of(group_id, "forget-offsets", [(0, 5), (1, 6)]))
         groups.ask(OFFSET_COMMIT, 9, commit_of(group_id, "forget-too", [(0, 7)]))
-    consumers = [("range", subscription("forget"))]
+    consumers = [("range", subscription("forget-offsets"))]
     with (
         groups.member("forgetful-member", "A", protocols=consumers) as member,
         groups.member("forgetful-other", "B", protocol_type="other") as other,
@@ -231,24 +231,24 @@ def delete_offsets(groups: Groups) -> Any:
         for one in (member, other, odd):
             settled(one)
         bodies = [
-            delete_offsets_of("", "forget", 0),
-            delete_offsets_of("forgetful-nobody", "forget", 0),
+            delete_offsets_of("", "forget-offsets", 0),
+            delete_offsets_of("forgetful-nobody", "forget-offsets", 0),
             delete_offsets_of("forgetful", "forget-unknown", 0),
-            delete_offsets_of("forgetful", "forget", 2, 9, -1),
-            delete_offsets_of("forgetful", "forget", 0, 0),
-            delete_offsets_of("forgetful", "forget"),
+            delete_offsets_of("forgetful", "forget-offsets", 2, 9, -1),
+            delete_offsets_of("forgetful", "forget-offsets", 0, 0),
+            delete_offsets_of("forgetful", "forget-offsets"),
             Struct(group_id="forgetful", topics=[]),
-            delete_offsets_of("forgetful-member", "forget", 0),
+            delete_offsets_of("forgetful-member", "forget-offsets", 0),
             delete_offsets_of("forgetful-member", "forget-too", 0),
-            delete_offsets_of("forgetful-other", "forget", 0),
-            delete_offsets_of("forgetful-odd", "forget", 0),
-            delete_offsets_of(LONG_ID[:30_000], "forget", 0),
+            delete_offsets_of("forgetful-other", "forget-offsets", 0),
+            delete_offsets_of("forgetful-odd", "forget-offsets", 0),
+            delete_offsets_of(LONG_ID[:30_000], "forget-offsets", 0),
         ]
         answers = [groups.ask(OFFSET_DELETE, 0, body) for body in bodies]
         kept = ("forgetful", "forgetful-member", "forgetful-other", "forgetful-odd")
         answers.append(groups.ask(OFFSET_FETCH, 9, fetch_offsets_of(*kept)))
         member.leave()
-        answers.append(groups.ask(OFFSET_DELETE, 0, delete_offsets_of("forgetful-member", "forget", 0, 1)))
+        answers.append(groups.ask(OFFSET_DELETE, 0, delete_offsets_of("forgetful-member", "forget-offsets", 0, 1)))
         answers.append(groups.ask(OFFSET_FETCH, 9, fetch_offsets_of(*kept)))
         answers.append(listed(groups, "forgetful"))
     return answers
