@@ -1,13 +1,13 @@
 """The group coordinator of this node: one runner for each partition of `__consumer_offsets` that it leads."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.broker.coordinator_runner import CoordinatorRunner, ShardKind
 from penstock.broker.coordinator_shards import CoordinatorShards
-from penstock.cluster.metadata.image import MetadataImage
+from penstock.cluster.metadata.image import RESOURCE_GROUP, MetadataImage
 from penstock.cluster.metadata.topics import NewTopic
 from penstock.cluster.partition.partition import Partition
 from penstock.coordinator.group.records import decode_record, encode_record
@@ -64,11 +64,14 @@ class GroupCoordinator:
     def _kind(self, partition: Partition) -> ShardKind[GroupShard]:
         broker = self._broker
         return ShardKind(
-            make=lambda: GroupShard(broker.settings, self._topics, broker.random),
+            make=lambda: GroupShard(broker.settings, self._topics, broker.random, self._overrides_of),
             encode=encode_record,
             decode=decode_record,
             send=_send_nothing,
         )
+
+    def _overrides_of(self, group_id: str) -> Mapping[str, str]:
+        return self._broker.image.config_of(RESOURCE_GROUP, group_id)
 
     async def make_topic(self) -> None:
         """`__consumer_offsets`, if it is not there yet. Raises Refused."""

@@ -107,8 +107,15 @@ class Coordinator:
         self._asked: dict[int, tuple[str, int]] = {}
         self._token = 0
         self._random = SeededRandom()
-        self.shard = GroupShard(self.settings, self.topics, self._random)
+        # By group, the settings that are its own.
+        self.group_settings: dict[str, dict[str, str]] = {}
+        self.shard = self._new_shard()
         self.perform(self.shard.on_loaded(self.now_ms))
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            self.settings, self.topics, self._random, lambda group_id: self.group_settings.get(group_id, {})
+        )
 
     def send(
         self, api: str, version: int | None = None, *, client_id: str = "client", producer_id: int = -1, **fields: Any
@@ -150,7 +157,7 @@ class Coordinator:
 
     def restart(self) -> None:
         """Another coordinator takes over: it knows what is in the log and nothing else."""
-        self.shard = GroupShard(self.settings, self.topics, self._random)
+        self.shard = self._new_shard()
         for key, value, producer_id in self.log:
             if not key:
                 self.shard.replay_transaction_end(producer_id, value == b"\x01")

@@ -109,6 +109,25 @@ def test_a_group_gets_a_new_target_no_more_often_than_the_assignment_interval_al
     assert described(coordinator).assignment_epoch == 5
 
 
+def test_a_group_with_settings_of_its_own_lives_by_them_and_others_do_not(coordinator: Coordinator) -> None:
+    coordinator.group_settings[GROUP] = {
+        "consumer.session.timeout.ms": "60000",
+        "consumer.heartbeat.interval.ms": "7000",
+    }
+    patient, other = member(coordinator, "a"), Consumer(coordinator, "other", "b", ("foo",))
+    settle(coordinator, patient, other, rounds=12)
+    intervals = [each.heartbeat().heartbeat_interval.total_seconds() for each in (patient, other)]
+    assert intervals == [7, 5]
+    coordinator.advance(50_000)
+    assert described(coordinator).group_state == "Stable"
+    assert coordinator.ask("consumer_group_describe", group_ids=["other"]).groups[0].group_state == "Empty"
+    # What is changed holds from the next heartbeat on.
+    coordinator.group_settings[GROUP]["consumer.session.timeout.ms"] = "45000"
+    patient.heartbeat()
+    coordinator.advance(50_000)
+    assert described(coordinator).group_state == "Empty"
+
+
 def test_a_member_that_is_silent_for_its_session_is_put_out_and_the_reason_kept(coordinator: Coordinator) -> None:
     first, second = member(coordinator, "a"), member(coordinator, "b")
     first.heartbeat()

@@ -148,7 +148,7 @@ class ConsumerGroups:
         )
 
     def _heartbeat_interval_ms(self, group_id: str, member: ConsumerMember, now_ms: int) -> int:
-        interval_ms: int = self._state.settings["group.consumer.heartbeat.interval.ms"]
+        interval_ms: int = self._state.setting_of(group_id, "consumer.heartbeat.interval.ms")
         changed_ms = self._progress.changed_ms(group_id)
         is_settled = changed_ms is None or now_ms - changed_ms > interval_ms
         if is_settled and member.state is MemberState.STABLE:

@@ -97,7 +97,7 @@ class Membership:
 
     def keep_session(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
         timeout_ms = (
-            self._state.settings["group.consumer.session.timeout.ms"]
+            self._state.setting_of(group_id, "consumer.session.timeout.ms")
             if member.classic is None
             else member.classic.session_timeout_ms
         )

@@ -143,7 +143,7 @@ class Progress:
 
     def _target_due_ms(self, group: ConsumerGroup) -> int:
         """From when on the group may have a new target (KIP-1263: not too often, members come in numbers)."""
-        interval_ms: int = self._state.settings["group.consumer.assignment.interval.ms"]
+        interval_ms: int = self._state.setting_of(group.group_id, "consumer.assignment.interval.ms")
         return group.assignment_ms + interval_ms if group.assignment_ms and interval_ms else 0
 
     def _assignor(self, change: Change) -> str:

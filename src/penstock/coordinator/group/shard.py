@@ -23,13 +23,15 @@ from penstock.coordinator.group.offset_store import OffsetStore
 from penstock.coordinator.group.offsets import Offsets
 from penstock.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
 from penstock.coordinator.group.requests import Eviction, RequestContext, Settings, TopicsView
-from penstock.coordinator.group.state import ShardState
+from penstock.coordinator.group.state import GroupOverrides, ShardState
 from penstock.protocol.messages import Struct
 
 
 class GroupShard:
-    def __init__(self, settings: Settings, topics: TopicsView, random: Random) -> None:
-        self._state = ShardState(settings, topics, random)
+    def __init__(
+        self, settings: Settings, topics: TopicsView, random: Random, overrides_of: GroupOverrides = lambda _: {}
+    ) -> None:
+        self._state = ShardState(settings, topics, random, overrides_of)
         self._classic = ClassicGroups(self._state)
         self._consumer = ConsumerGroups(self._state)
         self._store = OffsetStore()

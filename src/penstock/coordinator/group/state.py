@@ -1,12 +1,13 @@
 """What the parts of a shard share: its groups of either kind, timers, topics, settings, and memory of evictions."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode
 from penstock.base.ports import Random
+from penstock.base.settings import GROUP_SETTINGS
 from penstock.coordinator.effects import CoordinatorRecord
 from penstock.coordinator.group.requests import Eviction, Settings, TopicsView
 from penstock.coordinator.group.timers import Timers
@@ -16,6 +17,9 @@ _GROUPS_WITH_EVICTIONS_KEPT = 1000
 
 PartitionCheck = Callable[[str, int], ErrorCode]
 """Whether a commit for this topic and partition is taken: by KIP-1251 an older epoch commits what it still owns."""
+
+GroupOverrides = Callable[[str], Mapping[str, str]]
+"""The settings that an operator gave to a group of its own, by the group's id."""
 
 
 class Group(Protocol):
@@ -56,15 +60,21 @@ class Group(Protocol):
 
 
 class ShardState:
-    __slots__ = ("evictions", "groups", "random", "settings", "timers", "topics")
+    __slots__ = ("_overrides_of", "evictions", "groups", "random", "settings", "timers", "topics")
 
-    def __init__(self, settings: Settings, topics: TopicsView, random: Random) -> None:
+    def __init__(self, settings: Settings, topics: TopicsView, random: Random, overrides_of: GroupOverrides) -> None:
         self.settings = settings
+        self._overrides_of = overrides_of
         self.topics = topics
         self.random = random
         self.groups: dict[str, Group] = {}
         self.timers = Timers()
         self.evictions: dict[str, deque[Eviction]] = {}
+
+    def setting_of(self, group_id: str, name: str) -> Any:
+        """The group's own value, or what the node has for all groups."""
+        text = self._overrides_of(group_id).get(name)
+        return self.settings[f"group.{name}"] if text is None else GROUP_SETTINGS[name].parse(text)
 
     def note_eviction(self, group_id: str, member_id: str, at_ms: int, reason: str) -> None:
         kept = self.evictions.pop(group_id, None) or deque(maxlen=EVICTIONS_KEPT_PER_GROUP)
