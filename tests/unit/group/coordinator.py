@@ -12,8 +12,8 @@ from typing import Any
 from penstock.base.settings import NodeSettings
 from penstock.coordinator.effects import Answer, Append, Effect
 from penstock.coordinator.group.records import decode_record, encode_record
-from penstock.coordinator.group.requests import RequestContext
 from penstock.coordinator.group.shard import GroupShard
+from penstock.coordinator.requests import RequestContext
 from penstock.protocol import messages
 from penstock.protocol.messages import Struct
 

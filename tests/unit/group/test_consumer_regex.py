@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ErrorCode
-from penstock.coordinator.group.topic_pattern import STEPS_PER_SLICE
+from penstock.coordinator.name_pattern import STEPS_PER_SLICE
 from tests.unit.group.consumers import Consumer
 from tests.unit.group.coordinator import Coordinator
 

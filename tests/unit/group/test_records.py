@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from penstock.coordinator.effects import CoordinatorRecord
 from penstock.coordinator.group import records
-from penstock.coordinator.group.record_schema import decode_part, encode_part
 from penstock.coordinator.group.records import decode_record, encode_record
+from penstock.coordinator.record_schema import decode_part, encode_part
 from penstock.protocol.messages import Malformed
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import kafka_jars

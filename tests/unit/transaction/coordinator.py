@@ -10,7 +10,7 @@ from typing import Any
 from penstock.base.errors import ErrorCode
 from penstock.base.settings import NodeSettings
 from penstock.coordinator.effects import Answer, Append, Effect, Send
-from penstock.coordinator.group.requests import RequestContext
+from penstock.coordinator.requests import RequestContext
 from penstock.coordinator.transaction.records import Transaction, decode_record, encode_record
 from penstock.coordinator.transaction.requests import Addition, TopicPartition, WriteMarkers
 from penstock.coordinator.transaction.shard import TransactionShard

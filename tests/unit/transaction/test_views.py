@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.base.errors import ErrorCode
-from penstock.coordinator.group.topic_pattern_syntax import PatternError
+from penstock.coordinator.name_pattern_syntax import PatternError
 from penstock.coordinator.transaction.views import TransactionFilter
 from tests.unit.transaction.coordinator import OFFSETS, P0, P1, START_MS, Coordinator
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Api, Broker, RequestContext
-from penstock.coordinator.group.topic_pattern_syntax import PatternError
+from penstock.coordinator.name_pattern_syntax import PatternError
 from penstock.coordinator.transaction.views import TransactionFilter
 from penstock.protocol.messages import Struct
 

@@ -8,8 +8,9 @@ from typing import Any
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Broker, RequestContext
 from penstock.broker.group_coordinator import GroupRunner
+from penstock.coordinator import requests
 from penstock.coordinator.effects import Answer, Effect
-from penstock.coordinator.group import requests
+from penstock.coordinator.group.requests import Eviction
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
 
@@ -91,7 +92,7 @@ def telling_evictions(describe: Method) -> Method:
     return described
 
 
-def _sentence_of(eviction: requests.Eviction) -> str:
+def _sentence_of(eviction: Eviction) -> str:
     at = datetime.fromtimestamp(eviction.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return f"member {eviction.member_id} was put out at {at.replace('+00:00', 'Z')}: {eviction.reason}"
 

@@ -6,8 +6,8 @@ from typing import Any
 from penstock.base.errors import ErrorCode
 from penstock.broker.api import Broker, RequestContext
 from penstock.broker.handlers.group_calls import caller
+from penstock.coordinator import requests
 from penstock.coordinator.effects import Effect
-from penstock.coordinator.group import requests
 from penstock.coordinator.transaction.shard import TransactionShard
 from penstock.protocol.messages import Struct
 

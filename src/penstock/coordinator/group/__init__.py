@@ -3,7 +3,8 @@
 `GroupShard` is the door; one of them serves one partition of `__consumer_offsets`.
 """
 
-from penstock.coordinator.group.requests import Eviction, RequestContext, TopicsView
+from penstock.coordinator.group.requests import Eviction, TopicsView
 from penstock.coordinator.group.shard import GroupShard
+from penstock.coordinator.requests import RequestContext
 
 __all__ = ["Eviction", "GroupShard", "RequestContext", "TopicsView"]

@@ -14,8 +14,9 @@ from penstock.coordinator.group.classic_join import Joins
 from penstock.coordinator.group.classic_rebalance import Rebalances
 from penstock.coordinator.group.classic_state import ClassicGroup, State
 from penstock.coordinator.group.records import GroupMetadataValue
-from penstock.coordinator.group.requests import LeavingMember, RequestContext, instance_id_of, leaving_members
+from penstock.coordinator.group.requests import LeavingMember, instance_id_of, leaving_members
 from penstock.coordinator.group.state import ShardState
+from penstock.coordinator.requests import RequestContext
 from penstock.protocol.messages import Struct
 
 # From here on DescribeGroups says with an error that a group is not there; before, its state is Dead (KIP-1043).

@@ -6,7 +6,8 @@ from penstock.base.errors import ErrorCode
 from penstock.coordinator.effects import Answer
 from penstock.coordinator.group.classic_member import ClassicMember, WaitingJoin
 from penstock.coordinator.group.classic_state import ClassicGroup
-from penstock.coordinator.group.requests import LeavingMember, RequestContext
+from penstock.coordinator.group.requests import LeavingMember
+from penstock.coordinator.requests import RequestContext
 from penstock.protocol.messages import Struct
 
 # From here on the protocol's name may be null, and is where there is none.

@@ -14,8 +14,9 @@ from penstock.coordinator.group.classic_answers import (
 from penstock.coordinator.group.classic_member import ClassicMember, WaitingJoin
 from penstock.coordinator.group.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalances
 from penstock.coordinator.group.classic_state import ClassicGroup, State
-from penstock.coordinator.group.requests import RequestContext, fits_record, instance_id_of, milliseconds
+from penstock.coordinator.group.requests import fits_record, instance_id_of
 from penstock.coordinator.group.state import ShardState
+from penstock.coordinator.requests import RequestContext, milliseconds
 
 # From here on a new dynamic member is first told its id and joins with it (KIP-394).
 _JOIN_GROUP_KNOWN_MEMBER_ID = 4

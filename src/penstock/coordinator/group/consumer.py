@@ -27,8 +27,8 @@ from penstock.coordinator.group.consumer_state import (
     MemberState,
 )
 from penstock.coordinator.group.migration import Migration
-from penstock.coordinator.group.requests import RequestContext, milliseconds
 from penstock.coordinator.group.state import ShardState
+from penstock.coordinator.requests import RequestContext, milliseconds
 from penstock.protocol.messages import Struct
 
 # While a group is finding its way into a new epoch its members are asked to report this often, or they would learn of

@@ -29,15 +29,9 @@ from penstock.coordinator.group.embedded_protocol import (
 )
 from penstock.coordinator.group.migration import Migration
 from penstock.coordinator.group.records import ClassicMemberMetadata, ClassicProtocol
-from penstock.coordinator.group.requests import (
-    LeavingMember,
-    RequestContext,
-    fits_record,
-    instance_id_of,
-    leaving_members,
-    milliseconds,
-)
+from penstock.coordinator.group.requests import LeavingMember, fits_record, instance_id_of, leaving_members
 from penstock.coordinator.group.state import ShardState
+from penstock.coordinator.requests import RequestContext, milliseconds
 from penstock.protocol.messages import Struct
 
 # From here on a new dynamic member is first told its id and joins with it (KIP-394).

@@ -7,7 +7,8 @@ from uuid import UUID
 from penstock.base.errors import ErrorCode, Refused
 from penstock.coordinator.group.consumer_state import STATIC_LEAVE_EPOCH, ConsumerMember
 from penstock.coordinator.group.reconciliation import Owned
-from penstock.coordinator.group.requests import RequestContext, fits_record, milliseconds
+from penstock.coordinator.group.requests import fits_record
+from penstock.coordinator.requests import RequestContext, milliseconds
 
 # From here on members choose their own ids (KIP-1082).
 _MEMBER_ID_REQUIRED_SINCE = 1

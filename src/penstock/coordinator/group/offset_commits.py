@@ -10,8 +10,9 @@ from uuid import UUID
 from penstock.base.errors import ErrorCode
 from penstock.coordinator.effects import Answer, Append, CoordinatorRecord, Effect
 from penstock.coordinator.group.records import OffsetCommitKey, OffsetCommitValue
-from penstock.coordinator.group.requests import RequestContext, fits_record, instance_id_of, milliseconds
+from penstock.coordinator.group.requests import fits_record, instance_id_of
 from penstock.coordinator.group.state import PartitionCheck, ShardState
+from penstock.coordinator.requests import RequestContext, milliseconds
 from penstock.protocol.messages import Struct
 
 # From here on a commit to a group that is not there is told so, rather than that its generation is wrong.

@@ -12,8 +12,8 @@ from uuid import UUID
 from penstock.base.errors import ErrorCode
 from penstock.coordinator.effects import Answer, Append, CoordinatorRecord, Effect
 from penstock.coordinator.group.offset_store import OffsetStore, Partitions, tombstone
-from penstock.coordinator.group.requests import RequestContext
 from penstock.coordinator.group.state import Group, ShardState
+from penstock.coordinator.requests import RequestContext
 from penstock.protocol.messages import Struct
 
 _NO_OFFSET = -1

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.base.ports import Bytes
 from penstock.coordinator.effects import CoordinatorRecord
-from penstock.coordinator.group.record_schema import (
+from penstock.coordinator.record_schema import (
     ANY_VERSION,
     RecordPart,
     decode_part,

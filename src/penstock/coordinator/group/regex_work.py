@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterable, Mapping
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.coordinator.group.requests import TopicsView
-from penstock.coordinator.group.topic_pattern import TopicPattern
-from penstock.coordinator.group.topic_pattern_syntax import PatternError
+from penstock.coordinator.name_pattern import NamePattern
+from penstock.coordinator.name_pattern_syntax import PatternError
 
 SLICES_PER_CALL = 2
 PATTERNS_KEPT = 100
@@ -17,14 +17,14 @@ class Patterns:
     __slots__ = ("_patterns",)
 
     def __init__(self) -> None:
-        self._patterns: dict[str, TopicPattern] = {}
+        self._patterns: dict[str, NamePattern] = {}
 
-    def compiled(self, expression: str) -> TopicPattern:
+    def compiled(self, expression: str) -> NamePattern:
         """Raises Refused."""
         pattern = self._patterns.pop(expression, None)
         if pattern is None:
             try:
-                pattern = TopicPattern(expression)
+                pattern = NamePattern(expression)
             except PatternError as error:
                 raise Refused(
                     ErrorCode.invalid_regular_expression,
@@ -57,9 +57,7 @@ class RegexWork:
         return False
 
 
-def _resolve(
-    patterns: Mapping[str, TopicPattern], names: list[str]
-) -> Generator[None, None, dict[str, frozenset[str]]]:
+def _resolve(patterns: Mapping[str, NamePattern], names: list[str]) -> Generator[None, None, dict[str, frozenset[str]]]:
     matches = {}
     for expression, pattern in patterns.items():
         matches[expression] = yield from pattern.matching(names)

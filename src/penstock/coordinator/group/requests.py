@@ -1,17 +1,8 @@
-"""What comes into a group coordinator besides kio's decoded requests: who asks, which topics there are, settings."""
+"""What comes into a group coordinator besides kio's decoded requests, and what is read from several kinds of them."""
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
-
-
-class RequestContext(NamedTuple):
-    """Who asks, and in which version of the API. The host is shown to people, by Kafka's tools too: `/10.0.0.1`."""
-
-    version: int
-    client_id: str
-    client_host: str
 
 
 class TopicsView(Protocol):
@@ -32,12 +23,6 @@ class TopicsView(Protocol):
         """The racks where each partition has replicas; empty where brokers name no racks. Asked for often."""
 
 
-class Settings(Protocol):
-    """Typed values by Kafka's names: a node's `NodeSettings`, or a plain dictionary."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-
 class Eviction(NamedTuple):
     """Why the coordinator put a member out, for people who ask later."""
 
@@ -53,10 +38,6 @@ _RECORD_TEXT_BYTES_MAX = 32767 - 37
 
 def fits_record(text: str) -> bool:
     return len(text) <= _RECORD_TEXT_BYTES_MAX // 4 or len(text.encode()) <= _RECORD_TEXT_BYTES_MAX
-
-
-def milliseconds(duration: timedelta) -> int:
-    return round(duration.total_seconds() * 1000)
 
 
 def instance_id_of(request: Any) -> str | None:

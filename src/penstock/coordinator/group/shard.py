@@ -22,8 +22,9 @@ from penstock.coordinator.group.offset_commits import OffsetCommits
 from penstock.coordinator.group.offset_store import OffsetStore
 from penstock.coordinator.group.offsets import Offsets
 from penstock.coordinator.group.records import GroupMetadataKey, OffsetCommitKey
-from penstock.coordinator.group.requests import Eviction, RequestContext, Settings, TopicsView
+from penstock.coordinator.group.requests import Eviction, TopicsView
 from penstock.coordinator.group.state import GroupOverrides, ShardState
+from penstock.coordinator.requests import RequestContext, Settings
 from penstock.protocol.messages import Struct
 
 

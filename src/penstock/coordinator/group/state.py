@@ -9,8 +9,9 @@ from penstock.base.errors import ErrorCode
 from penstock.base.ports import Random
 from penstock.base.settings import GROUP_SETTINGS
 from penstock.coordinator.effects import CoordinatorRecord
-from penstock.coordinator.group.requests import Eviction, Settings, TopicsView
-from penstock.coordinator.group.timers import Timers
+from penstock.coordinator.group.requests import Eviction, TopicsView
+from penstock.coordinator.requests import Settings
+from penstock.coordinator.timers import Timers
 
 EVICTIONS_KEPT_PER_GROUP = 10
 _GROUPS_WITH_EVICTIONS_KEPT = 1000

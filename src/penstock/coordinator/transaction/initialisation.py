@@ -8,7 +8,7 @@ kept: then the transaction stays what it was, and the new producer may end it an
 from typing import Any, NamedTuple
 
 from penstock.base.errors import ErrorCode
-from penstock.coordinator.group.requests import Settings, milliseconds
+from penstock.coordinator.requests import Settings, milliseconds
 from penstock.coordinator.transaction.ending import ended
 from penstock.coordinator.transaction.records import (
     EPOCH_MAX,

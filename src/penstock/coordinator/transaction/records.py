@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.base.ports import Bytes
 from penstock.coordinator.effects import CoordinatorRecord
-from penstock.coordinator.group.record_schema import (
+from penstock.coordinator.record_schema import (
     ANY_VERSION,
     RecordPart,
     decode_part,

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from penstock.base.errors import ErrorCode
 from penstock.coordinator.effects import NO_PRODUCER_ID, Answer, Append, CoordinatorRecord, Effect, Send
-from penstock.coordinator.group.requests import RequestContext, Settings
-from penstock.coordinator.group.timers import Timers
+from penstock.coordinator.requests import RequestContext, Settings
+from penstock.coordinator.timers import Timers
 from penstock.coordinator.transaction import ending, initialisation, membership, views
 from penstock.coordinator.transaction.records import Transaction, completed
 from penstock.coordinator.transaction.requests import Addition, ProducerIds, TopicPartition, WriteMarkers

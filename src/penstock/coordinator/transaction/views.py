@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.base.errors import ErrorCode
-from penstock.coordinator.group.topic_pattern import TopicPattern
+from penstock.coordinator.name_pattern import NamePattern
 from penstock.coordinator.transaction.records import Transaction
 from penstock.coordinator.transaction.requests import TopicPartition
 from penstock.coordinator.transaction.states import NAMES
@@ -56,7 +56,7 @@ class TransactionFilter:
         self._producer_ids = frozenset(request.producer_id_filters)
         self._duration_ms: int = getattr(request, "duration_filter", -1)
         expression = getattr(request, "transactional_id_pattern", None)
-        self._pattern = TopicPattern(expression) if expression else None
+        self._pattern = NamePattern(expression) if expression else None
 
     def listed(self, transactions: Iterable[tuple[str, Transaction]], now_ms: int) -> list[Struct]:
         return [

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.effects import Effect
-from penstock.coordinator.group.timers import Timers
+from penstock.coordinator.timers import Timers
 
 
 def nothing(now_ms: int) -> list[Effect]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.group.topic_pattern import CACHED_STATES_MAX, TopicPattern
-from penstock.coordinator.group.topic_pattern_syntax import PatternError
+from penstock.coordinator.name_pattern import CACHED_STATES_MAX, NamePattern
+from penstock.coordinator.name_pattern_syntax import PatternError
 
 atoms = st.sampled_from(
     ["a", "b", "A", r"\.", "-", "_", "1", ".", r"\d", r"\w", r"\W", "[ab]", "[^ab]", "[a-c1-3]", r"[\d_]", r"[^\w]"]
@@ -30,7 +30,7 @@ names = st.text("abcABC12._-", min_size=1, max_size=12)
 
 @given(expressions, st.lists(names, max_size=8))
 def test_it_matches_whole_names_as_a_backtracking_engine_does(expression: str, topic_names: list[str]) -> None:
-    pattern, known = TopicPattern(expression), re.compile(expression, re.ASCII)
+    pattern, known = NamePattern(expression), re.compile(expression, re.ASCII)
     for name in topic_names:
         assert pattern.matches(name) == (known.fullmatch(name) is not None)
 
@@ -59,7 +59,7 @@ def test_it_matches_whole_names_as_a_backtracking_engine_does(expression: str, t
     ],
 )
 def test_it_knows_what_re2_knows_beyond_that(expression: str, name: str) -> None:
-    assert TopicPattern(expression).matches(name)
+    assert NamePattern(expression).matches(name)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_it_knows_what_re2_knows_beyond_that(expression: str, name: str) -> None
 )
 def test_what_re2_refuses_or_what_is_too_large_is_refused(expression: str) -> None:
     with pytest.raises(PatternError):
-        TopicPattern(expression)
+        NamePattern(expression)
 
 
 def test_an_expression_that_would_take_others_forever_takes_steps_in_proportion_to_the_names() -> None:
-    pattern = TopicPattern("(a|a)*(a*)*b|(.*a){20}")
+    pattern = NamePattern("(a|a)*(a*)*b|(.*a){20}")
     slices = sum(1 for _ in pattern.matching(["a" * 200 + "c"] * 1000))
     assert slices < 50
 
 
 def test_a_machine_with_more_states_than_are_kept_still_answers_right() -> None:
-    pattern, known = TopicPattern("[ab]*a[ab]{14}"), re.compile("[ab]*a[ab]{14}")
+    pattern, known = NamePattern("[ab]*a[ab]{14}"), re.compile("[ab]*a[ab]{14}")
     for number in range(CACHED_STATES_MAX * 2):
         name = format(number * 7919, "032b").replace("0", "a").replace("1", "b")
         assert pattern.matches(name) == (known.fullmatch(name) is not None)

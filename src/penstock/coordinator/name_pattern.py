@@ -1,4 +1,4 @@
-"""Regular expressions over topic names, in time linear in the names (KIP-848 uses RE2 for that).
+"""Regular expressions over topic names and transactional ids, in time linear in these (KIP-848 uses RE2 for that).
 
 A client chooses the expression, so one that Python's `re` would take minutes for must not hold up the broker. The
 expression becomes a machine with many states at once; the sets of states that occur become single states of a second
@@ -7,7 +7,7 @@ machine, made as names come along and kept for the next ones.
 
 from collections.abc import Generator, Iterable
 
-from penstock.coordinator.group.topic_pattern_syntax import (
+from penstock.coordinator.name_pattern_syntax import (
     TOPIC_CHARACTERS,
     WORD_CHARACTERS,
     Assertion,
@@ -43,7 +43,7 @@ class _State:
         self.accepts: bool | None = None
 
 
-class TopicPattern:
+class NamePattern:
     def __init__(self, expression: str) -> None:
         """Raises PatternError."""
         self._steps = 0
