@@ -1,17 +1,22 @@
 """Kafka's own transactional clients and tools, written in Java."""
 
 import json
+import os
 import re
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from tests.conformance.apache_kafka import java_command
 from tests.conformance.confluent import create, make_consumer, make_producer, poll_messages
 from tests.conformance.java_tools import GET_OFFSETS, PRODUCER_PERFORMANCE, JavaTools
+from tests.conftest import MakeBroker
+from tests.e2e.copying import PARTITIONS, SOURCE, TARGET, TRANSACTION_TIMEOUT_MS, check_copy, seconds_max
 from tests.e2e.node import Node, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("java-tools")]
 
+COPIED_RECORDS = int(os.environ.get("PENSTOCK_COPIED_RECORDS", "20000"))
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -57,6 +62,22 @@ def test_the_message_copier_copies_all_records_exactly_once(
     )
     assert json.loads(printed.strip().splitlines()[-1])["consumed"] == 1000
     assert sorted(map(int, committed_values(shared_broker, target, 1000))) == list(range(1000))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(seconds_max(COPIED_RECORDS) + 60)
+def test_the_message_copier_copies_exactly_once_whoever_dies(make_broker: MakeBroker) -> None:
+    node = make_broker()
+    commands = [
+        java_command(
+            COPIER,
+            *("--broker-list", node.bootstrap, "--input-topic", SOURCE, "--input-partition", str(index)),
+            *("--output-topic", TARGET, "--consumer-group", "copiers", "--transaction-size", "200"),
+            *("--transactional-id", f"copier-{index}", "--transaction-timeout", str(TRANSACTION_TIMEOUT_MS)),
+        )
+        for index in range(PARTITIONS)
+    ]
+    check_copy(node, commands, COPIED_RECORDS, disturbances=max(12, COPIED_RECORDS // 5000))
 
 
 def test_kafka_transactions_lists_describes_and_aborts(
