@@ -1,5 +1,6 @@
 """Many partitions cost little while they are idle, and a client that does not read costs nobody else anything."""
 
+import select
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.conformance.wire import (
     CREATE_TOPICS,
     FETCH,
     FETCH_BY_NAME,
+    LIST_OFFSETS,
     METADATA,
     Wire,
     batch_of,
@@ -18,6 +20,7 @@ from tests.conformance.wire import (
     decode_answer,
     fetch,
     fetch_of,
+    list_offsets_of,
     ping,
     produce,
     produce_of,
@@ -36,7 +39,9 @@ def segment_files(node: Node) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_restart_opens_none_of_thousands_of_partitions(make_broker: MakeBroker) -> None:
+def test_a_restart_opens_none_of_thousands_of_partitions_and_opening_them_holds_nobody_up(
+    make_broker: MakeBroker,
+) -> None:
     topics, partitions = 300, 10
     node = make_broker()
     with Wire(node.port, 120) as wire:
@@ -61,6 +66,24 @@ def test_a_restart_opens_none_of_thousands_of_partitions(make_broker: MakeBroker
     assert len(segment_files(node)) < 30
     assert node.resident_bytes < 300 * MEGABYTE
     assert started_in_s < 20
+    _check_that_others_are_served_while_all_are_asked_for(node, topics, partitions)
+
+
+def _check_that_others_are_served_while_all_are_asked_for(node: Node, topics: int, partitions: int) -> None:
+    """Each partition is opened for its answer, which takes a while."""
+    earliest = [(index, -2) for index in range(partitions)]
+    asked = Struct(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[list_offsets_of(f"t{number}", earliest).topics[0] for number in range(topics)],
+        timeout=60_000,
+    )
+    with Wire(node.port, 120) as curious, Wire(node.port, 120) as other:
+        curious.send(LIST_OFFSETS, 8, asked)
+        ping(other)
+        assert not select.select([curious.socket], [], [], 0)[0], "the second request waited for the first"
+        answer = decode_answer(LIST_OFFSETS, 8, curious.receive())
+    assert {one.offset for topic in answer.topics for one in topic.partitions} == {0}
 
 
 def fill(wire: Wire, topic: str, megabytes: int) -> None:
