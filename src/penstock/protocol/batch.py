@@ -40,8 +40,7 @@ NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
 
 _new_tuple = tuple.__new__
-_PATCH_OFFSET = Struct(">q")
-_PATCH_EPOCH = Struct(">i")
+_PLACEMENT = Struct(">qii")
 _PATCH_CRC = Struct(">I")
 _PATCH_ATTRIBUTES = Struct(">h")
 _PATCH_MAX_TIMESTAMP = Struct(">q")
@@ -97,9 +96,9 @@ def crc_is_valid(data: Bytes, header: BatchHeader, position: int = 0) -> bool:
 
 
 def patch_placement(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Writes where the batch came to stand. Neither field is under the CRC."""
-    _PATCH_OFFSET.pack_into(data, 0, base_offset)
-    _PATCH_EPOCH.pack_into(data, 12, leader_epoch)
+    """Writes where the whole batch `data` came to stand. Neither field is under the CRC."""
+    # Hot: with the length between the two written anew, it is one call.
+    _PLACEMENT.pack_into(data, 0, base_offset, len(data) - PREFIX_BYTES, leader_epoch)
 
 
 def patch_times(data: bytearray | memoryview, attributes: int, max_timestamp: int) -> None:

@@ -29,6 +29,7 @@ _SINGLE_REQUEST_BYTES_MIN = 64
 _LENGTH = Struct(">h")
 _INDEX_AND_SIZE = Struct(">ii")
 _FRAME = Struct(">ii")
+_new_tuple = tuple.__new__
 
 
 # Partition and its records, None where the client sent null.
@@ -42,6 +43,15 @@ class ProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[TopicData]
+
+
+class SingleBatch(NamedTuple):
+    """A request with one batch, for one partition."""
+
+    acks: int
+    topic: bytes
+    partition: int
+    records: memoryview
 
 
 class RecordError(NamedTuple):
@@ -66,10 +76,6 @@ def decode_produce_request(version: int, frame: memoryview, position: int) -> Pr
     """Raises Malformed. Bytes behind the request are ignored, as Kafka does."""
     try:
         if version >= FLEXIBLE_FROM:
-            if len(frame) - position >= _SINGLE_REQUEST_BYTES_MIN:
-                single = _read_single(version, frame, position)
-                if single is not None:
-                    return single
             request, position = _read_flexible(version, frame, position)
         else:
             request, position = _read_plain(version, frame, position)
@@ -116,10 +122,12 @@ def _read_plain(version: int, frame: memoryview, position: int) -> tuple[Produce
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
-def _read_single(version: int, frame: memoryview, position: int) -> ProduceRequest | None:
+def read_single(version: int, frame: memoryview, position: int) -> SingleBatch | None:
     """Hot: the request that producers send most, for one partition and with no transaction and no tags. None for any
-    other, and for what `_read_flexible` will find to be malformed."""
-    transaction, acks, timeout_ms, topic_count = _OPENING.unpack_from(frame, position)
+    other, and for what `decode_produce_request` will find to be malformed."""
+    if version < FLEXIBLE_FROM or len(frame) - position < _SINGLE_REQUEST_BYTES_MIN:
+        return None
+    transaction, acks, _, topic_count = _OPENING.unpack_from(frame, position)
     if transaction or topic_count != 2:
         return None
     position += 8
@@ -131,13 +139,12 @@ def _read_single(version: int, frame: memoryview, position: int) -> ProduceReque
         topic_end = position + length - 1
         if not 0 < length < 0x80 or topic_end + 10 > len(frame):
             return None
-    topic = bytes(frame[position:topic_end])
-    partition_count, index = _COUNT_AND_INDEX.unpack_from(frame, topic_end)
-    size, position = read_uvarint(frame, topic_end + 5)
-    end = position + size - 1
+    partition_count, partition = _COUNT_AND_INDEX.unpack_from(frame, topic_end)
+    size, start = read_uvarint(frame, topic_end + 5)
+    end = start + size - 1
     if partition_count != 2 or not size or bytes(frame[end : end + 3]) != b"\0\0\0":
         return None
-    return ProduceRequest(None, acks, timeout_ms, [(topic, [(index, frame[position:end])])])
+    return _new_tuple(SingleBatch, (acks, bytes(frame[position:topic_end]), partition, frame[start:end]))
 
 
 def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
@@ -204,7 +211,7 @@ def encode_produce_response(version: int, correlation_id: int, topics: Sequence[
     """A whole frame. Leader hints (tagged, 10+) are left out: clients then ask for metadata."""
     if version >= FLEXIBLE_FROM:
         if len(topics) == 1 and len(topics[0][1]) == 1 and not topics[0][1][0].error_code:
-            return _write_single(version, correlation_id, topics[0][0], topics[0][1][0])
+            return write_single(version, correlation_id, topics[0][0], topics[0][1][0])
         return _write_flexible(version, correlation_id, topics)
     out = bytearray(8)
     out += _COUNT.pack(len(topics))
@@ -235,8 +242,8 @@ _SINGLE_TAIL = Struct(">BihqqqBBBBiB")
 _SINGLE_BYTES = _SINGLE_HEAD.size - 4 + _SINGLE_TAIL.size
 
 
-def _write_single(version: int, correlation_id: int, topic: bytes, answer: PartitionAnswer) -> bytes:
-    """Hot: the one good answer to `_read_single`'s request."""
+def write_single(version: int, correlation_id: int, topic: bytes, answer: PartitionAnswer) -> bytes:
+    """Hot: the one good answer to `read_single`'s request."""
     name_length = b"" if version >= TOPIC_IDS_FROM else uvarint(len(topic) + 1)
     size = _SINGLE_BYTES + len(name_length) + len(topic)
     partition, _, base_offset, append_time_ms, log_start_offset, _, _ = answer

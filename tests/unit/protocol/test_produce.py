@@ -17,6 +17,7 @@ from penstock.protocol.produce import (
     RecordError,
     decode_produce_request,
     encode_produce_response,
+    read_single,
 )
 from tests.unit.protocol.kio_strategies import messages
 
@@ -132,6 +133,39 @@ def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
 def test_any_bytes_are_a_request_or_malformed(version: int, data: bytes) -> None:
     with contextlib.suppress(Malformed):
         decode_produce_request(version, memoryview(data), 0)
+
+
+def single_request(version: int, topic: str, index: int, records: bytes) -> bytearray:
+    one = Struct(index=index, records=records)
+    data = Struct(name=topic, topic_id=uuid.UUID(int=7), partition_data=[one])
+    body = Struct(transactional_id=None, acks=1, timeout=5, topic_data=[data])
+    return bytearray(encode(request_entity(0, version), body))
+
+
+@given(st.sampled_from(range(9, 14)), st.text("abc", min_size=1, max_size=140), st.integers(0, 9), st.data())
+def test_the_short_way_reads_what_the_long_way_does(version: int, topic: str, index: int, data: st.DataObject) -> None:
+    frame = single_request(version, topic, index, data.draw(st.binary(min_size=61, max_size=300)))
+    # A byte changed anywhere makes it another request or none, for both.
+    if data.draw(st.booleans()):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    frame = frame[: data.draw(st.one_of(st.just(len(frame)), st.integers(0, len(frame))))]
+    try:
+        single = read_single(version, memoryview(frame), 0)
+    except Malformed:
+        single = None
+    if single is not None:
+        whole = decode_produce_request(version, memoryview(frame), 0)
+        assert (None, single.acks, [(single.topic, [(single.partition, single.records)])]) == (
+            whole.transactional_id,
+            whole.acks,
+            whole.topics,
+        )
+
+
+def test_the_short_way_is_taken() -> None:
+    single = read_single(12, memoryview(single_request(12, "topic", 3, bytes(61))), 0)
+    assert single is not None
+    assert (single.acks, single.topic, single.partition, bytes(single.records)) == (1, b"topic", 3, bytes(61))
 
 
 def test_a_list_longer_than_the_frame_is_refused_before_it_is_made() -> None:

@@ -34,6 +34,8 @@ from penstock.protocol.produce import (
     TopicData,
     decode_produce_request,
     encode_produce_response,
+    read_single,
+    write_single,
 )
 
 log = logging.getLogger("penstock.produce")
@@ -50,6 +52,18 @@ Uncommitted = dict[tuple[bytes, int], Partition]
 def handle_frame(
     broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
 ) -> Answer:
+    single = read_single(version, frame, position)
+    if single is not None and single.acks == 1:
+        # Hot: one batch for one partition, which the leader alone acknowledges.
+        topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
+        hosted = topics.get(single.topic)
+        partition = None if hosted is None else hosted.get(single.partition)
+        if partition is not None:
+            answer = partition.append(single.records, 1, version, broker.clock.now_ms())
+            if not answer.error_code:
+                return [write_single(version, correlation_id, single.topic, answer)]
+            broker.metrics.failed_produce_requests += 1
+            return [encode_produce_response(version, correlation_id, [(single.topic, [answer])])]
     transactional_id, acks, timeout_ms, requested = decode_produce_request(version, frame, position)
     if acks not in (-1, 0, 1):
         answers = _refuse_all(requested, ErrorCode.invalid_required_acks)

@@ -47,6 +47,7 @@ _ACKS_ALL = -1
 
 class Partition:
     __slots__ = (
+        "_changes_batches",
         "_log",
         "_must_open",
         "_open_log",
@@ -113,6 +114,8 @@ class Partition:
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
         self._must_open = must_open(config)
+        # Whether a batch may be stored otherwise than it was sent.
+        self._changes_batches = config.compression_type != "producer" or config.timestamp_type == "LogAppendTime"
         if self._log is not None:
             self._log.reconfigure(config)
 
@@ -341,8 +344,9 @@ class Partition:
     def _append_valid(
         self, data: memoryview | bytearray, header: BatchHeader, now_ms: int, verification: Verification | None
     ) -> PartitionAnswer:
-        log = self.log
-        config = self.config
+        log = self._log
+        if log is None:
+            log = self.log
         if header.producer_id >= 0:
             verdict = log.check_producer(header)
             if isinstance(verdict, Duplicate):
@@ -352,17 +356,9 @@ class Partition:
                 verdict = self._check_transaction(header, verification, verdict)
             if isinstance(verdict, ErrorCode):
                 raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
-        if config.compression_type != "producer":
-            data, header = _recompress(data, header, config)
         append_time_ms = -1
-        if config.timestamp_type == "LogAppendTime":
-            append_time_ms = now_ms
-            patch_times(data, header.attributes | LOG_APPEND_TIME, now_ms)
-            header = read_header(data)
-        elif header.attributes & LOG_APPEND_TIME:
-            # The client's own time counts here, whatever it says of it.
-            patch_times(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
-            header = read_header(data)
+        if self._changes_batches or header.attributes & LOG_APPEND_TIME:
+            data, header, append_time_ms = _changed(data, header, self.config, now_ms)
         base_offset = log.append(data, header, self.leader_epoch, now_ms)
         self.produce_requests += 1
         self.messages_in += header.record_count
@@ -389,6 +385,22 @@ _SEQUENCE_PROBLEMS = {
     ErrorCode.unknown_producer_id: "nothing is known of this producer any more",
     ErrorCode.invalid_txn_state: "the batch is not part of an open transaction",
 }
+
+
+def _changed(
+    data: memoryview | bytearray, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[memoryview | bytearray, BatchHeader, int]:
+    """The batch as the topic wants it, and the time it was given, -1 where its own counts."""
+    if config.compression_type != "producer":
+        data, header = _recompress(data, header, config)
+    if config.timestamp_type == "LogAppendTime":
+        patch_times(data, header.attributes | LOG_APPEND_TIME, now_ms)
+        return data, read_header(data), now_ms
+    if header.attributes & LOG_APPEND_TIME:
+        # The client's own time counts here, whatever it says of it.
+        patch_times(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
+        header = read_header(data)
+    return data, header, -1
 
 
 def _recompress(
