@@ -18,7 +18,7 @@ from penstock.broker.quorum_runner import QuorumRunner
 from penstock.cluster.metadata.controller import Controller
 from penstock.cluster.metadata.decision import Decision
 from penstock.cluster.metadata.image import MetadataImage
-from penstock.cluster.metadata.records import MetadataRecord, encode_record
+from penstock.cluster.metadata.records import RECOVERED, RECOVERING, MetadataRecord, encode_record
 from penstock.cluster.metadata.snapshot import copy_of
 from penstock.protocol.records import Record, build_batch
 
@@ -46,6 +46,7 @@ class ControllerRunner:
         self._watched: dict[Connection, tuple[int, int]] = {}
         # asyncio keeps only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
+        self.unclean_elections = 0
 
     @property
     def is_active(self) -> bool:
@@ -81,6 +82,7 @@ class ControllerRunner:
             committed = self._quorum.propose(self._batch_of(decision.records))
             for record in decision.records:
                 image.replay(record)
+                self.unclean_elections += getattr(record, "leader_recovery_state", RECOVERED) == RECOVERING
         else:
             committed = self._quorum.applied(self._quorum.next_offset)
         self._schedule_sessions()

@@ -58,7 +58,7 @@ class BrokerMetricsPages:
         """Without single partitions: cheap."""
         return await self.figures("/metrics/totals")
 
-    async def figures(self, path: str = "/metrics") -> dict[int, BrokerFigures]:
+    async def figures(self, path: str = "/metrics/logs") -> dict[int, BrokerFigures]:
         """Of those brokers that answer."""
         found = {}
         for broker_id in self.brokers:

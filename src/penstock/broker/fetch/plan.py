@@ -20,6 +20,8 @@ class Plan(NamedTuple):
     answers: list[tuple[SessionPartition, PartitionAnswer]]
     bytes_found: int
     has_error: bool
+    # Whose records they are, for the counts of what was given out.
+    found: list[tuple[Partition, int]]
 
 
 def plan_fetch(
@@ -34,6 +36,7 @@ def plan_fetch(
     bytes_left = bytes_max
     bytes_found = 0
     has_error = False
+    found = []
     for one in wanted:
         hosted = topics.get(one.topic)
         request = one.request
@@ -45,16 +48,17 @@ def plan_fetch(
             # Not null as in other errors, as if nobody had asked: so Kafka answers it.
             answer = PartitionAnswer(request.partition, unknown, aborted=())
         else:
+            partition.fetch_requests += 1
             answer = read_partition(partition, request, fetch, bytes_left, at_least_one=not bytes_found)
-        if answer.records is not None:
-            length = answer.records.length
-            bytes_found += length
-            bytes_left -= length
-            partition.bytes_out += length  # type: ignore[union-attr]
-        elif answer.error_code or answer.diverging_epoch is not None:
+            if answer.records is not None:
+                length = answer.records.length
+                bytes_found += length
+                bytes_left -= length
+                found.append((partition, length))
+        if answer.error_code or answer.diverging_epoch is not None:
             has_error = True
         answers.append((one, answer))
-    return Plan(answers, bytes_found, has_error)
+    return Plan(answers, bytes_found, has_error, found)
 
 
 def read_partition(

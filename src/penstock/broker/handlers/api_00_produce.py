@@ -100,7 +100,7 @@ def _append_all(
                 answer = partition.append(records, acks, version, now_ms, writes.verification_of(partition))
             if answer.error_code:
                 has_error = True
-                broker.metrics.failed_produce_requests += 1
+                broker.metrics.failed_produce_requests["" if partition is None else partition.topic] += 1
             elif acks == _ACKS_ALL and partition is not None and broker.commits.is_due(partition):
                 uncommitted[topic, index] = partition
             topic_answers.append(answer)

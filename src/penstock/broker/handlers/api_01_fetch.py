@@ -48,6 +48,7 @@ def handle_frame(
     if request.replica_id >= 0:
         _note_progress(broker, request, plan, uses_topic_ids)
     if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not context.partitions:
+        _count(broker, request, plan, uses_topic_ids)
         return _encode(version, correlation_id, context, plan)
     return _wait(broker, connection, version, correlation_id, request, context, plan)
 
@@ -102,10 +103,6 @@ def _wait(
     deferred = Deferred()
     uses_topic_ids = version >= TOPIC_IDS_FROM
     partitions = _partitions(broker, context, uses_topic_ids)
-    for partition, (_, answer) in zip(partitions, plan.answers, strict=True):
-        if answer.records is not None:
-            # Not sent now; the plan that is made when the wait ends counts it.
-            partition.bytes_out -= answer.records.length
 
     def finish(is_time_up: bool) -> None:
         final = _plan(broker, request, context, uses_topic_ids)
@@ -114,6 +111,7 @@ def _wait(
             return
         waiting.give_up()
         connection.on_closed.remove(waiting.give_up)
+        _count(broker, request, final, uses_topic_ids)
         deferred.complete(_encode(version, correlation_id, context, final))
 
     waiting = (WaitingCommittedFetch if request.read_committed else WaitingFetch)(
@@ -131,6 +129,19 @@ def _wait(
 def _partitions(broker: Broker, context: FetchContext, uses_topic_ids: bool) -> list[Partition]:
     topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
     return [topics[one.topic][one.request.partition] for one in context.partitions]
+
+
+def _count(broker: Broker, request: FetchRequest, plan: Plan, uses_topic_ids: bool) -> None:
+    """What leaves now; what followers get is nothing that consumers were given."""
+    if request.replica_id < 0:
+        for partition, length in plan.found:
+            partition.bytes_out += length
+    if plan.has_error:
+        topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
+        for one, answer in plan.answers:
+            if answer.error_code:
+                hosted = topics.get(one.topic, {}).get(answer.partition)
+                broker.metrics.failed_fetch_requests["" if hosted is None else hosted.topic] += 1
 
 
 def _encode(version: int, correlation_id: int, context: FetchContext, plan: Plan) -> list[Part]:

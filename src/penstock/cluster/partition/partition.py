@@ -56,6 +56,7 @@ class Partition:
         "bytes_in",
         "bytes_out",
         "config",
+        "fetch_requests",
         "follower",
         "has_failed",
         "index",
@@ -94,7 +95,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.has_failed = False
         # Since the node started, for its metrics.
-        self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = 0
+        self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = self.fetch_requests = 0
         self._set_leading(True)
         # What this node knows of the other replicas while it leads, or of the leader while it follows. Neither where
         # it is the only replica: then everything appended is replicated.
