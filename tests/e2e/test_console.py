@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from penstock.testing.in_process import BrokerInProcess
@@ -71,6 +71,11 @@ class Served:
             return offset
         finally:
             consumer.close()
+
+    def transaction_state(self, name: str) -> str:
+        listed = self.http.get("/api/transactions").json()["transactions"]
+        (state,) = [one["state"] for one in listed if one["transactional_id"] == name]
+        return str(state)
 
     def schema(self, subject: str, *fields: dict[str, Any]) -> None:
         text = json.dumps(PAYMENT | {"fields": [*PAYMENT["fields"], *fields]})
@@ -137,8 +142,8 @@ def tab(served: Served, browser: Any) -> Iterator[Tab]:
     assert found.hosts == {urlsplit(served.url).netloc}
 
 
-def wait_for(check: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_MS / 1000
+def wait_for(check: Callable[[], bool], seconds: float = WAIT_MS / 1000) -> None:
+    until = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -292,6 +297,46 @@ def test_a_topic_is_made_changed_cloned_and_deleted(tab: Tab, served: Served) ->
     button.click()
     page.wait_for_url("**/console/topics")
     wait_for(lambda: served.http.get(f"/api/topics/{name}").status_code == 404)
+
+
+def test_an_open_transaction_is_aborted_after_a_question(tab: Tab, served: Served) -> None:
+    topic, name = served.topic(), f"payments/{uuid.uuid4().hex[:8]}"
+    config = {"bootstrap.servers": served.broker.bootstrap_servers, "transactional.id": name, "log_level": 0}
+    producer = Producer(config)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"unfinished")
+    producer.flush(20)
+    page = tab.open(f"/console/transactions?q={quote(name)}")
+    row = page.locator("tr[data-row]")
+    expect(row).to_contain_text(f"{topic} 0")
+    row.get_by_role("button", name="Abort").click()
+    expect(page.get_by_role("dialog")).to_contain_text(name)
+    page.get_by_role("button", name="Leave it").click()
+    assert served.transaction_state(name) == "Ongoing"
+    row.get_by_role("button", name="Abort").click()
+    page.get_by_role("button", name="Abort it").click()
+    tab.see(f"{name} is aborted.")
+    assert served.transaction_state(name) in ("CompleteAbort", "Empty")
+    with pytest.raises(KafkaException, match=r"(?i)fenced"):
+        producer.commit_transaction(20)
+
+
+def test_the_lag_of_one_partition_is_drawn_when_it_is_chosen(tab: Tab, served: Served) -> None:
+    topic = served.topic()
+    served.fill(topic, list(range(20)))
+    group = served.group_at(topic, 5)
+    lags = f"/api/charts?group={quote(group, safe='')}&topic={topic}&partition=0"
+    wait_for(lambda: len(served.http.get(lags).json()["times"]) >= 2, seconds=60)
+    page = tab.open(f"/console/groups/{quote(group)}")
+    expect(page.locator(".chart canvas")).to_be_visible()
+    page.get_by_role("button", name=f"Lag of {topic} 0 over time").click()
+    tab.see(f"Lag in {topic} 0")
+    assert quote(f"{topic}/0", safe="") in page.url
+    page.reload()
+    expect(page.locator(".chart-figure")).to_have_text("15")
+    page.get_by_role("button", name="All partitions").click()
+    expect(page.get_by_role("heading", name="Lag", exact=True)).to_be_visible()
 
 
 def test_messages_are_shown_as_they_are(tab: Tab, served: Served) -> None:
