@@ -6,7 +6,7 @@ UP ?=
 # 0: the cluster alone, without the demo.
 DEMO ?= 1
 
-.PHONY: env up test test-long check docs bench lock clean
+.PHONY: env up test test-long test-console check docs bench lock clean
 
 env: $(VENV)/.made
 
@@ -25,6 +25,12 @@ test: check
 
 test-long: env
 	@$(BIN)/python -m pytest -m long
+
+# The console in a real browser, which is for developers' machines: playwright is not in the lock file, and drives the
+# system's Chromium (Debian: apt-get install chromium), since its own cannot be had everywhere.
+test-console: env
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet playwright==1.65.0
+	@$(BIN)/python -m pytest tests/e2e/test_console.py
 
 check: env
 	@$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """The console in a real browser, with a real broker behind it.
 
-Wants the package `playwright` and a Chromium of the system's (Debian: apt-get install chromium), found on the PATH or
-named by PENSTOCK_CHROMIUM. Without them, and in CI, these tests are skipped.
+Wants the package `playwright`, which `make test-console` installs, and a Chromium of the system's (Debian: apt-get
+install chromium), found on the PATH or named by PENSTOCK_CHROMIUM. Without them, and in CI, these tests are skipped.
 """
 
 import json
@@ -26,7 +26,7 @@ if os.environ.get("CI"):
     pytest.skip("a browser is for developers' machines", allow_module_level=True)
 if CHROMIUM is None:
     pytest.skip("there is no Chromium: apt-get install chromium", allow_module_level=True)
-playwright_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+playwright_api = pytest.importorskip("playwright.sync_api", reason="there is no playwright: make test-console")
 expect = playwright_api.expect
 
 WAIT_MS = 20_000
