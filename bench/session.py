@@ -264,17 +264,21 @@ class Session:
         waits: dict[str, float] = json.loads(output.read_text())
         return settled, waits
 
-    def http_loaded(self, plan: http_load.HttpLoad) -> Sample:
-        """Records per second, or requests where an answer is none. The CPU is the broker's, without the server's."""
+    def http_loaded(self, plan: http_load.HttpLoad, server_pid: int) -> Sample:
+        """Records per second, or requests where an answer is none. The CPU is the broker's, the note has the
+        server's."""
         cpu_before = self._settled_cpu()
+        server_before_s = processes.cpu_seconds([server_pid])
         result = self.printed(http_load.command(plan))
+        server_ms = (processes.cpu_seconds([server_pid]) - server_before_s) * 1000 / max(result["requests"], 1)
         sample = self._rate_sample(
             result["records"] / result["seconds"],
             result["records"],
             cpu_before,
             client_cpu_seconds=result["cpu_seconds"],
         )
-        return replace(sample, note=f"p99 of a request {result['p99_ms']:.0f} ms")
+        note = f"p99 of a request {result['p99_ms']:.0f} ms, CPU of the server for one {server_ms:.2f} ms"
+        return replace(sample, note=note)
 
     def committed(self, plan: group_commits.CommitReplay) -> Sample:
         """Offsets per second."""

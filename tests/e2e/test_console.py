@@ -31,6 +31,8 @@ expect = playwright_api.expect
 
 WAIT_MS = 20_000
 PAGE_BYTES_MAX = 200_000
+# Of a page however much there is to show: what is more is on further pages.
+ELEMENTS_MAX = 3_000
 HOSTILE = '<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>'
 JSON = {"content-type": "application/json; value=json"}
 PAYMENT = {"type": "record", "name": "Payment", "fields": [{"name": "id", "type": "string"}]}
@@ -253,6 +255,20 @@ def test_a_thousand_topics_are_searched_sorted_and_paged_with_the_state_in_the_u
     page.fill("[data-search]", f"{mark}-0123")
     expect(page.locator("tr[data-row]")).to_have_count(1)
     assert time.monotonic() - started < 2
+    served.fill(names[0], [1])
+    group = served.group_at(names[0], 0)
+    for path, text in {
+        "/console/": "All is well",
+        "/console/brokers": "Partitions that need attention",
+        f"/console/brokers/1?q=many-{mark}-0999": f"many-{mark}-0999",
+        f"/console/topics/{names[0]}": "with all replicas",
+        f"/console/topics/{names[0]}?tab=groups": group,
+        f"/console/groups/{quote(group)}": names[0],
+    }.items():
+        tab.open(path)
+        tab.see(text)
+        tall = page.evaluate("document.querySelectorAll('*').length")
+        assert tall < ELEMENTS_MAX, f"{path} has {tall} elements"
     for future in served.admin.delete_topics(names).values():
         future.result(60)
 
