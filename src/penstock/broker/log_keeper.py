@@ -74,6 +74,7 @@ class LogKeeper:
         self._cleaner: Cleaner = make_cleaner(disk)
         self._clean_offsets = hosting.read_offsets(CLEANER_OFFSETS_FILE)
         self._pass: Pass | None = None
+        self._one_pass_at_a_time = asyncio.Lock()
         self.totals = Totals()
         self._tasks: list[asyncio.Task[None]] = []
         # Of logs that nobody uses: the settings they were looked at with, and when something will be due. Without
@@ -157,10 +158,11 @@ class LogKeeper:
     async def compact_all(self) -> None:
         """Passes, the dirtiest log first, until there is nothing that is worth one."""
         self._forget_gone()
-        while True:
-            dirtiest = await self._dirtiest()
-            if dirtiest is None or not await self._compact(*dirtiest):
-                return
+        async with self._one_pass_at_a_time:
+            while True:
+                dirtiest = await self._dirtiest()
+                if dirtiest is None or not await self._compact(*dirtiest):
+                    return
 
     async def _dirtiest(self) -> tuple[Partition, Dirtiness] | None:
         best: tuple[Partition, Dirtiness] | None = None
