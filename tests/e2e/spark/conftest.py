@@ -17,7 +17,10 @@ Rows = list[tuple[Any, ...]]
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    node = Node(tmp_path_factory.mktemp("spark-node") / "data", "-X", "transaction.two.phase.commit.enable=true")
+    # Records here have times of their own, some of them years ago: retention would take them away in mid-test.
+    settings = ("transaction.two.phase.commit.enable=true", "log.retention.ms=-1")
+    arguments = [part for setting in settings for part in ("-X", setting)]
+    node = Node(tmp_path_factory.mktemp("spark-node") / "data", *arguments)
     node.start()
     yield node
     node.close()

@@ -1,4 +1,4 @@
-"""Values by the schema registry: Spark reads what Confluent's serializers write, in columns, and they what it writes."""
+"""Values by the schema registry: Spark reads in columns what Confluent's serializers write, and the other way round."""
 
 import json
 from collections.abc import Callable, Iterator
