@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import penstock.arrow
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import Node, wait_until
-from tests.e2e.spark.conftest import REPOSITORY, Read
+from tests.e2e.spark.conftest import REPOSITORY, Read, run_to_end
 
 pytestmark = [
     pytest.mark.spark,
@@ -89,7 +89,7 @@ def test_the_connector_streams_and_writes(spark: SparkSession, node: Node, topic
     source = spark.readStream.format("kafka").options(**cluster, subscribe=topic_name, startingOffsets="earliest")
     rows = source.option("maxOffsetsPerTrigger", "100").load().select("key", "value", "partition")
     writer = rows.writeStream.format("kafka").options(**cluster, topic=copy, checkpointLocation=str(tmp_path))
-    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    run_to_end(writer)
     tables = [
         penstock.arrow.read(name, bootstrap_servers=node.bootstrap, columns=["key", "value", "partition"])
         for name in (topic_name, copy)
@@ -109,8 +109,10 @@ def test_a_query_moves_over_with_its_checkpoint(
         source = source.options(subscribe=topic_name, startingOffsets="earliest", maxOffsetsPerTrigger=str(limit))
         writer = source.load().select("partition", "offset").writeStream.format("json")
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(once=True) if format_ == "kafka" else writer.trigger(availableNow=True)
-        assert query.start(output).awaitTermination(120)
+        if format_ == "kafka":
+            assert writer.trigger(once=True).start(output).awaitTermination(120)
+        else:
+            run_to_end(writer, output)
     rows = spark.read.schema("partition INT, offset LONG").json(output)
     assert rows.count() == rows.distinct().count() == 300
 

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.testing.in_process import BrokerInProcess
 from tests.e2e.node import wait_until
+from tests.e2e.spark.conftest import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
@@ -354,9 +355,7 @@ def test_a_typed_stream_is_written_exactly_once(
         )
         writer = source.load().selectExpr("key", "struct(value.id AS id, value.region AS region) AS value").writeStream
         writer = writer.format("penstock").options(**options(served, topic=copy, exactlyOnce="true", sinkId=copy))
-        assert (
-            writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(180)
-        )
+        run_to_end(writer.option("checkpointLocation", str(tmp_path)))
 
     run()
     new = AvroSerializer(registry, json.dumps(AVRO_NEW))
