@@ -9,7 +9,17 @@ import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.Trigger;
 
 public class ConnectCopy {
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        try {
+            copy(arguments);
+        } catch (Throwable problem) {
+            // Java's launcher of source files loses what is thrown out of it.
+            problem.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    private static void copy(String[] arguments) throws Exception {
         String bootstrap = arguments[1];
         SparkSession spark = SparkSession.builder().config("spark.api.mode", "connect").remote(arguments[0]).getOrCreate();
         Dataset<Row> rows = spark.readStream().format("penstock")
