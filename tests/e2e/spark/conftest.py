@@ -17,6 +17,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 Rows = list[tuple[Any, ...]]
 QUERY_SECONDS_MAX = 240
+# A test that is cut off while it waits for Spark leaves the session of all the others out of step.
+TEST_SECONDS_MAX = 900
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import penstock.arrow
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import Node, wait_until
-from tests.e2e.spark.conftest import REPOSITORY, Read, run_to_end
+from tests.e2e.spark.conftest import REPOSITORY, TEST_SECONDS_MAX, Read, run_to_end
 
 pytestmark = [
     pytest.mark.spark,
@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
     pytest.mark.skipif(
         not any((REPOSITORY / ".cache" / "spark-kafka-jars").glob("spark-sql-kafka*.jar")),
         reason="scripts/spark-kafka-jars fetches Spark's Kafka connector",

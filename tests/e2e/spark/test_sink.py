@@ -13,9 +13,15 @@ import penstock.arrow
 from penstock.client.record_encoding import murmur2
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import Node
-from tests.e2e.spark.conftest import run_to_end
+from tests.e2e.spark.conftest import TEST_SECONDS_MAX, run_to_end
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
+]
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:

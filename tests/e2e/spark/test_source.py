@@ -14,9 +14,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import Node
-from tests.e2e.spark.conftest import Read, run_to_end
+from tests.e2e.spark.conftest import TEST_SECONDS_MAX, Read, run_to_end
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
+]
 
 START_MS = 1_700_000_000_000
 

@@ -20,9 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.testing.in_process import BrokerInProcess
 from tests.e2e.node import wait_until
-from tests.e2e.spark.conftest import run_to_end
+from tests.e2e.spark.conftest import TEST_SECONDS_MAX, run_to_end
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
+]
 
 AVRO_OLD = {
     "type": "record",
