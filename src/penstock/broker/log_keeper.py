@@ -138,6 +138,7 @@ class LogKeeper:
             self._totals.segments_deleted += segments
             log.info("%s begins at offset %d now", partition.name, partition_log.log_start_offset)
             self._hosting.remove_later(doomed, partition)
+            partition.tell_replicas(0)
 
     def _due_ms(self, partition: Partition) -> int:
         config, due_ms = self._due.get(partition.name, (None, 0))

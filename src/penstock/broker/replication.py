@@ -33,6 +33,7 @@ log = logging.getLogger("penstock.replication")
 _ALTER_PARTITION, _ALTER_PARTITION_VERSION = 56, 3
 _PROPOSAL_SECONDS_MAX = 10.0
 _RETRY_SECONDS = 0.1
+_ANY_EPOCH = -1
 
 # Told whether what was appended is committed.
 Done = Callable[[ErrorCode], None]
@@ -44,6 +45,10 @@ class Replication:
         self._loop = asyncio.get_running_loop()
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._led: set[Partition] = set()
+        # When each broker last fetched anything from us.
+        self._contacts: dict[int, int] = {}
+        # What a broker fetches without being in sync there, by its id.
+        self._outside: dict[int, set[Partition]] = {}
         self._proposals: dict[Partition, ProposeIsr] = {}
         self._proposing: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -89,6 +94,7 @@ class Replication:
                 self._broker.image.brokers,
                 lag_ms_max=self._broker.settings["replica.lag.time.max.ms"],
                 isr_min=partition.config.min_insync_replicas,
+                contacts=self._contacts,
             )
             self._led.add(partition)
             self._sweep_later()
@@ -156,6 +162,23 @@ class Replication:
         if leader is not None:
             now_ms = self._broker.clock.monotonic_ms()
             self._perform(partition, leader.on_fetch(broker_id, broker_epoch, fetch_offset, log_start_offset, now_ms))
+            if broker_id not in leader.isr:
+                self._outside.setdefault(broker_id, set()).add(partition)
+
+    def on_follower_contact(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker fetches. It need not name partitions where nothing has changed for it; but where it is not in sync,
+        it may be let in now though it could not the last time."""
+        registered = self._broker.image.brokers.get(broker_id)
+        if registered is None or broker_epoch not in (registered.epoch, _ANY_EPOCH):
+            return
+        self._contacts[broker_id] = self._broker.clock.monotonic_ms()
+        outside = self._outside.get(broker_id)
+        for partition in tuple(outside or ()):
+            leader = partition.leader
+            if leader is not None and broker_id in leader.followers and broker_id not in leader.isr:
+                self._perform(partition, leader.let_join(broker_id))
+            elif outside is not None:
+                outside.discard(partition)
 
     def when_replicated(self, partition: Partition, done: Done) -> None:
         """Calls `done` when all replicas in sync have what was appended so far."""
@@ -171,6 +194,8 @@ class Replication:
                 case HighWatermarkAdvanced():
                     # How many bytes that are, looking tells.
                     partition.tell_readers(WAKE_BYTES - 1)
+                    # Followers learn it with what they are told next.
+                    partition.tell_replicas(0)
                 case Acknowledge():
                     effect.token(effect.error_code)
                 case ProposeIsr():

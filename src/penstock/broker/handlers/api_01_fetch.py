@@ -13,6 +13,7 @@ from typing import Any
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
 from penstock.broker.eager import run_eagerly
+from penstock.broker.fetch.following import FollowerFetch
 from penstock.broker.fetch.plan import Plan, plan_fetch
 from penstock.broker.fetch.sessions import FetchContext
 from penstock.broker.fetch.waiting import WaitingCommittedFetch, WaitingFetch
@@ -44,9 +45,16 @@ def handle_frame(
     context = broker.fetch_sessions.open(request, uses_topic_ids, broker.clock.monotonic_ms())
     if context.error:
         return encode_fetch_response(version, correlation_id, context.error, 0, [])
-    plan = _plan(broker, request, context, uses_topic_ids)
     if request.replica_id >= 0:
-        _note_progress(broker, request, plan, uses_topic_ids)
+        return FollowerFetch(
+            broker,
+            connection,
+            request,
+            context,
+            lambda plan: _encode(version, correlation_id, context, plan),
+            uses_topic_ids=uses_topic_ids,
+        ).answer()
+    plan = _plan(broker, request, context, uses_topic_ids)
     if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not context.partitions:
         return _encode(version, correlation_id, context, plan)
     return _wait(broker, connection, version, correlation_id, request, context, plan)
@@ -60,21 +68,6 @@ def _plan(broker: Broker, request: FetchRequest, context: FetchContext, uses_top
         bytes_max=min(request.bytes_max, broker.fetch_bytes_max),
         uses_topic_ids=uses_topic_ids,
     )
-
-
-def _note_progress(broker: Broker, request: FetchRequest, plan: Plan, uses_topic_ids: bool) -> None:
-    """What a follower asks for, it does not have yet, and has everything before."""
-    topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
-    for one, answer in plan.answers:
-        if not answer.error_code and answer.diverging_epoch is None:
-            asked = one.request
-            broker.replication.on_follower_fetch(
-                topics[one.topic][asked.partition],
-                request.replica_id,
-                request.replica_epoch,
-                asked.fetch_offset,
-                asked.log_start_offset,
-            )
 
 
 def _ask_quorum(broker: Broker, version: int, correlation_id: int, request: Any) -> Deferred:
@@ -122,7 +115,6 @@ def _wait(
         request.bytes_min - plan.bytes_found,
         request.wait_ms_max,
         finish,
-        is_replica=request.replica_id >= 0,
     )
     connection.on_closed.append(waiting.give_up)
     return deferred

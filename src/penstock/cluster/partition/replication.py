@@ -94,10 +94,21 @@ class FollowerState:
 
 
 class Leader:
-    def __init__(self, broker_id: int, brokers: Mapping[int, BrokerImage], *, lag_ms_max: int, isr_min: int) -> None:
-        """`brokers` are those of the metadata image, as it is at any time; `isr_min` is `min.insync.replicas`."""
+    def __init__(
+        self,
+        broker_id: int,
+        brokers: Mapping[int, BrokerImage],
+        *,
+        lag_ms_max: int,
+        isr_min: int,
+        contacts: Mapping[int, int] | None = None,
+    ) -> None:
+        """`brokers` are those of the metadata image, as it is at any time; `isr_min` is `min.insync.replicas`.
+        `contacts` says when each broker last fetched anything at all: a follower that is at the end of the log need not
+        say so with each fetch."""
         self._broker_id = broker_id
         self._brokers = brokers
+        self._contacts = contacts if contacts is not None else {}
         self._lag_ms_max = lag_ms_max
         self._isr_min = isr_min
         self._waiting: deque[tuple[int, Any]] = deque()
@@ -178,6 +189,11 @@ class Leader:
     # Appends
 
     def on_append(self, log_end_offset: int, now_ms: int) -> list[Effect]:
+        for follower in self.followers.values():
+            if follower.log_end_offset >= self.log_end_offset:
+                # Up to now it had everything, as of when it was last heard of.
+                contact_ms = self._contacts.get(follower.broker_id, _LONG_AGO_MS)
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, contact_ms)
         self.log_end_offset = log_end_offset
         return self._advance(now_ms)
 
@@ -249,13 +265,19 @@ class Leader:
         follower.last_fetch_leader_end = max(end_offset, follower.last_fetch_leader_end)
         follower.last_fetch_ms = now_ms
         follower.broker_epoch = broker_epoch
-        effects: list[Effect] = []
-        if broker_id not in self.isr and self._may_join(follower):
-            effects.append(self._propose((*self.isr, broker_id)))
-            self._maximal_isr = (*self.isr, broker_id)
+        effects = self.let_join(broker_id)
         if has_moved:
             effects += self._advance(now_ms)
         return effects
+
+    def let_join(self, broker_id: int) -> list[Effect]:
+        """Proposes the follower for the ISR, if it may join: for one that fetches, while it is not in the ISR."""
+        follower = self.followers[broker_id]
+        if broker_id in self.isr or not self._may_join(follower):
+            return []
+        proposal = self._propose((*self.isr, broker_id))
+        self._maximal_isr = (*self.isr, broker_id)
+        return [proposal]
 
     def _may_join(self, follower: FollowerState) -> bool:
         return (
