@@ -217,6 +217,23 @@ def produce_once(connection: Connection, topic: str, batches: dict[int, bytearra
     return {int(partition.index) for partition in partitions if partition.error_code != ErrorCode.none}
 
 
+def produce_many(
+    connection: Connection, partitions: Sequence[tuple[str, int]], batch: bytearray, acks: int
+) -> set[tuple[str, int]]:
+    """The same batch to many partitions in one request; those that refused it."""
+    by_topic: dict[str, list[Struct]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(Struct(index=index, records=batch))
+    topics = [Struct(name=topic, partition_data=listed) for topic, listed in by_topic.items()]
+    answer = connection.ask(PRODUCE, PRODUCE_VERSION, Struct(acks=acks, timeout=30_000, topic_data=topics))
+    return {
+        (topic.name, int(one.index))
+        for topic in answer.responses
+        for one in topic.partition_responses
+        if one.error_code != ErrorCode.none
+    }
+
+
 def first_acknowledgement(port: int, topic: str, check_running: Callable[[], None], timeout_s: float = 180) -> None:
     """Returns as soon as the broker at `port`, which may not listen yet, acknowledges a record in `topic`.
 

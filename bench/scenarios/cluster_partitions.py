@@ -10,6 +10,7 @@ from bench.session import Session
 
 _PARTITIONS = 10
 _TOPICS_PER_REQUEST = 50
+_PARTITIONS_PER_REQUEST = 200
 _TIMEOUT_S = 300.0
 _SETTLE_SECONDS = 5.0
 _IDLE_SECONDS = 20.0
@@ -46,19 +47,17 @@ def _create(cluster: Cluster, names: list[str]) -> None:
     clusters.await_in_sync(cluster, names)
 
 
-def _write(cluster: Cluster, placements: list[wire.Placement]) -> list[wire.Placement]:
-    """One record into each, acks=all, at its leader; those that were refused."""
+def _write(cluster: Cluster, placements: list[wire.Placement]) -> set[tuple[str, int]]:
+    """One record into each, acks=all, at its leader, some hundred with each request; those that were refused."""
     batch = wire.record_batch(1, 100)
-    by_leader: dict[int, dict[str, list[wire.Placement]]] = {}
+    by_leader: dict[int, list[tuple[str, int]]] = {}
     for one in placements:
-        by_leader.setdefault(one.leader, {}).setdefault(one.topic, []).append(one)
-    refused = []
-    for leader, topics in by_leader.items():
+        by_leader.setdefault(one.leader, []).append((one.topic, one.partition))
+    refused: set[tuple[str, int]] = set()
+    for leader, led in by_leader.items():
         with wire.Connection(cluster.ports[leader], timeout_s=_TIMEOUT_S) as connection:
-            for topic, listed in topics.items():
-                batches = {one.partition: batch for one in listed}
-                failed = wire.produce_once(connection, topic, batches, acks=-1)
-                refused += [one for one in listed if one.partition in failed]
+            for start in range(0, len(led), _PARTITIONS_PER_REQUEST):
+                refused |= wire.produce_many(connection, led[start : start + _PARTITIONS_PER_REQUEST], batch, acks=-1)
     return refused
 
 
@@ -91,7 +90,7 @@ def _failover(cluster: Cluster, names: list[str]) -> Sample:
             time.sleep(_LOOK_SECONDS)
             continue
         led_s = led_s or time.perf_counter() - started_s
-        missing = {(one.topic, one.partition) for one in _write(cluster, placements)}
+        missing = _write(cluster, placements)
     if missing:
         raise processes.Failed(f"{len(missing)} partitions take no records {_TIMEOUT_S:.0f} s after the kill")
     seconds = time.perf_counter() - started_s

@@ -6,7 +6,7 @@ loop, talks to peers, and hands on what is committed. Who proposes waits for his
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -178,6 +178,11 @@ class QuorumRunner:
         """Whether so many nodes belong to another cluster that this one has no majority to hope for."""
         voters = self._quorum.voters.ids
         return len(self._foreign.intersection(voters)) > (len(voters) - 1) // 2
+
+    @property
+    def leaders_heard_ms(self) -> Mapping[int, int]:
+        """When this node last heard of the leader that it followed last, by the id of that."""
+        return self._quorum.leaders_heard_ms
 
     @property
     def applied_offset(self) -> int:

@@ -142,7 +142,7 @@ class _Lane:
             raise PeerGone("it is not registered")
         await self._ask_for_offsets(peer)
         now_ms = self._broker.clock.monotonic_ms()
-        body = self._core.next_request(now_ms)
+        body = self._core.next_request(now_ms, quota_is_exceeded=self._broker.throttling.follower.is_exceeded(now_ms))
         if body is None:
             await self._rest(now_ms)
             return
@@ -222,17 +222,23 @@ class _Lane:
             for one in topic.partitions
         ]
         answered = [self._partitions[key] for key, _ in answers if key in self._partitions]
-        before = [partition.high_watermark for partition in answered]
+        before = [(partition.high_watermark, partition.log.log_end_offset) for partition in answered]
         taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms)
+        throttle = self._broker.throttling.follower
+        for key, fetched in answers:
+            if fetched.records and key in self._partitions and throttle.covers(self._partitions[key]):
+                throttle.record(len(fetched.records), now_ms)
         for key, doomed in taken.doomed.items():
             self._broker.hosting.remove_later(doomed, self._partitions[key])
         for key, problem in taken.failed.items():
             partition = self._partitions.pop(key)
             log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
             partition.has_failed = True
-        for partition, high_watermark in zip(answered, before, strict=True):
+        for partition, (high_watermark, end_offset) in zip(answered, before, strict=True):
             if partition.high_watermark > high_watermark:
                 partition.tell_readers(WAKE_BYTES - 1)
+            if partition.log.log_end_offset < end_offset:
+                self._broker.log_keeper.note_truncation(partition, partition.log.log_end_offset)
 
     async def _ask_for_offsets(self, peer: Peer) -> None:
         """For those whose log ends outside of the leader's."""
@@ -241,6 +247,7 @@ class _Lane:
             follower = partition.follower
             assert follower is not None
             epoch = follower.leader_epoch
+            end_offset = partition.log.log_end_offset
             offsets = [await self._list_offset(peer, partition, epoch, which) for which in (_EARLIEST, _LATEST)]
             if partition not in self or partition.follower is not follower:
                 continue
@@ -256,6 +263,8 @@ class _Lane:
                 self.remove(partition)
                 continue
             self._broker.hosting.remove_later(doomed, partition)
+            if partition.log.log_end_offset != end_offset:
+                self._broker.log_keeper.note_truncation(partition, partition.log.log_end_offset)
             self._core.changed(key)
 
     async def _list_offset(self, peer: Peer, partition: Partition, epoch: int, which: int) -> int | None:

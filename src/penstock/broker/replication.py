@@ -49,6 +49,8 @@ class Replication:
         self._contacts: dict[int, int] = {}
         # What a broker fetches without being in sync there, by its id.
         self._outside: dict[int, set[Partition]] = {}
+        # Who waits for all living replicas to begin at an offset.
+        self._beginning: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
         self._proposals: dict[Partition, ProposeIsr] = {}
         self._proposing: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -126,6 +128,7 @@ class Replication:
             follower = Follower(
                 partition.log, known_high_watermark, backoff_ms=self._broker.settings["replica.fetch.backoff.ms"]
             )
+            follower.is_throttled = self._broker.throttling.follower.covers(partition)
         previous_leader = follower.leader_id
         partition.follow(follower, state.leader_epoch)
         follower.follow(state.leader, state.leader_epoch)
@@ -162,6 +165,8 @@ class Replication:
         if leader is not None:
             now_ms = self._broker.clock.monotonic_ms()
             self._perform(partition, leader.on_fetch(broker_id, broker_epoch, fetch_offset, log_start_offset, now_ms))
+            if partition in self._beginning:
+                self._tell_beginnings(partition)
             if broker_id not in leader.isr:
                 self._outside.setdefault(broker_id, set()).add(partition)
 
@@ -187,6 +192,31 @@ class Replication:
             done(ErrorCode.none if partition.is_leading else ErrorCode.not_leader_or_follower)
             return
         self._perform(partition, leader.acknowledge_at(partition.log.log_end_offset, done))
+
+    async def until_all_begin_at(self, partition: Partition, offset: int, seconds_max: float) -> None:
+        """Waits until no living replica has anything before `offset`, this node leads no more, or the time is up."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._beginning.setdefault(partition, []).append((offset, future))
+        self._tell_beginnings(partition)
+        timer = self._loop.call_later(seconds_max, _settle, future)
+        await future
+        timer.cancel()
+
+    def on_metadata_applied(self) -> None:
+        """Brokers may have come and gone."""
+        for partition in tuple(self._beginning):
+            self._tell_beginnings(partition)
+
+    def _tell_beginnings(self, partition: Partition) -> None:
+        low_watermark = partition.low_watermark if partition.is_leading else None
+        still = []
+        for offset, future in self._beginning.pop(partition):
+            if low_watermark is None or low_watermark >= offset:
+                _settle(future)
+            elif not future.done():
+                still.append((offset, future))
+        if still:
+            self._beginning[partition] = still
 
     def _perform(self, partition: Partition, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -288,3 +318,8 @@ class Replication:
             for topic in answer.topics
             for one in topic.partitions
         }
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -98,6 +98,7 @@ class FollowerFetch:
         self._connection = connection
         self._request = request
         self._encode = encode
+        self._throttle = broker.throttling.leader
         self._uses_topic_ids = uses_topic_ids
         self._topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
         session = context.session
@@ -124,7 +125,12 @@ class FollowerFetch:
                 news.forget((topic, index))
         plan = self._plan()
         self._note_progress(set(named), plan)
-        if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not self._partitions:
+        if (
+            plan.bytes_found >= request.bytes_min
+            or request.wait_ms_max <= 0
+            or plan.must_answer
+            or not self._partitions
+        ):
             return self._finished(plan)
         self._wait(plan)
         self._deferred = Deferred()
@@ -141,7 +147,21 @@ class FollowerFetch:
                 self._news.watch(key, partition)
             wanted.append(one)
         bytes_max = min(self._request.bytes_max, self._broker.fetch_bytes_max)
-        return plan_fetch(wanted, self._topics, self._request, bytes_max=bytes_max, uses_topic_ids=self._uses_topic_ids)
+        return plan_fetch(
+            wanted,
+            self._topics,
+            self._request,
+            bytes_max=bytes_max,
+            uses_topic_ids=self._uses_topic_ids,
+            is_held_back=self._is_held_back if self._throttle.is_exceeded(self._now_ms()) else None,
+        )
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """KIP-73: those that are in sync are to stay so."""
+        return self._request.replica_id not in partition.isr and self._throttle.covers(partition)
+
+    def _now_ms(self) -> int:
+        return self._broker.clock.monotonic_ms()
 
     def _partition(self, key: PartitionKey) -> Partition | None:
         return self._topics.get(key[0], {}).get(key[1])
@@ -168,6 +188,9 @@ class FollowerFetch:
             if not self._says_all(one.topic, one.request.fetch_offset, answer)
         ]
         self._news.give_back(unsaid)
+        for one, answer in plan.answers:
+            if answer.records is not None and self._throttle.covers(self._topics[one.topic][answer.partition]):
+                self._throttle.record(answer.records.length, self._now_ms())
         if self._is_once:
             self._news.stop()
         return self._encode(plan)
@@ -200,7 +223,7 @@ class FollowerFetch:
 
     def _finish(self, is_time_up: bool) -> None:
         plan = self._plan()
-        if not is_time_up and plan.bytes_found < self._request.bytes_min and not plan.has_error:
+        if not is_time_up and plan.bytes_found < self._request.bytes_min and not plan.must_answer:
             self._wait(plan)
             return
         self._give_up()

@@ -45,6 +45,7 @@ class SessionPartition:
             or answer.error_code != 0
             or self.error_code != 0
             or answer.diverging_epoch is not None
+            or answer.preferred_read_replica >= 0
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
         )

@@ -8,12 +8,14 @@ has come. The metadata partition is the quorum's.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
 from penstock.broker.eager import run_eagerly
 from penstock.broker.fetch.following import FollowerFetch
+from penstock.broker.fetch.nearest import nearest_replica
 from penstock.broker.fetch.plan import Plan, plan_fetch
 from penstock.broker.fetch.sessions import FetchContext
 from penstock.broker.fetch.waiting import WaitingCommittedFetch, WaitingFetch
@@ -55,7 +57,7 @@ def handle_frame(
             uses_topic_ids=uses_topic_ids,
         ).answer()
     plan = _plan(broker, request, context, uses_topic_ids)
-    if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not context.partitions:
+    if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.must_answer or not context.partitions:
         return _encode(version, correlation_id, context, plan)
     return _wait(broker, connection, version, correlation_id, request, context, plan)
 
@@ -67,7 +69,12 @@ def _plan(broker: Broker, request: FetchRequest, context: FetchContext, uses_top
         request,
         bytes_max=min(request.bytes_max, broker.fetch_bytes_max),
         uses_topic_ids=uses_topic_ids,
+        nearest=_nearest(broker, request.rack_id) if request.rack_id and broker.sends_to_own_rack else None,
     )
+
+
+def _nearest(broker: Broker, rack: str) -> Callable[[Partition, int], int]:
+    return lambda partition, offset: nearest_replica(partition, offset, rack, broker.node_id, broker.image.brokers)
 
 
 def _ask_quorum(broker: Broker, version: int, correlation_id: int, request: Any) -> Deferred:
@@ -102,7 +109,7 @@ def _wait(
 
     def finish(is_time_up: bool) -> None:
         final = _plan(broker, request, context, uses_topic_ids)
-        if not is_time_up and final.bytes_found < request.bytes_min and not final.has_error:
+        if not is_time_up and final.bytes_found < request.bytes_min and not final.must_answer:
             waiting.wait_for(request.bytes_min - final.bytes_found)
             return
         waiting.give_up()

@@ -17,6 +17,8 @@ from penstock.base.ports import Bytes
 
 NO_LEADER = -1
 _NO_EPOCH = -1
+# How long a throttled replica waits before it looks whether it may go on.
+_THROTTLE_PAUSE_MS = 100
 # The pause after a first error; each one after it is twice as long as the one before.
 FIRST_BACKOFF_MS = 10
 
@@ -76,6 +78,8 @@ class Follower:
         self.wants_offsets = False
         # Named in follower.replication.throttled.replicas (KIP-73).
         self.is_throttled = False
+        # Whether it had all that was committed when the leader last answered: then it is not held back.
+        self.is_caught_up = False
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """The metadata names a leader, or NO_LEADER. An epoch that is older than the one known is no news."""
@@ -92,9 +96,12 @@ class Follower:
     def position(self, now_ms: int, *, quota_is_exceeded: bool = False) -> FetchPosition | None:
         """What to ask the leader next; None while there is no leader or it is too early to try again. `wants_offsets`
         goes first."""
-        if self.leader_id == NO_LEADER or self.wants_offsets or (quota_is_exceeded and self.is_throttled):
+        if self.leader_id == NO_LEADER or self.wants_offsets:
             return None
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return None
+        if quota_is_exceeded and self.is_throttled and not self.is_caught_up:
+            self._retry_at_ms = now_ms + _THROTTLE_PAUSE_MS
             return None
         log = self._log
         return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch, log.log_start_offset)
@@ -134,6 +141,7 @@ class Follower:
             except Refused:
                 # Damaged on the way, or on the leader's disk: what was whole is kept, the rest is asked for again.
                 self.back_off(now_ms)
+        self.is_caught_up = answer.high_watermark <= log.log_end_offset
         self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log.log_end_offset))
         return self._advance_log_start(answer.log_start_offset)
 

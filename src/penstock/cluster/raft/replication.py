@@ -194,6 +194,7 @@ class Replication(Elections):
         following.is_leader_gone = False
         following.failures = 0
         following.fetch_deadline_ms = now_ms + self._fetch_timeout_ms()
+        self.leaders_heard_ms = {following.leader.id: now_ms}
 
     def _truncate_to(self, diverging: OffsetAndEpoch, now_ms: int) -> bool:
         offset = truncation_offset(self._log, diverging)
