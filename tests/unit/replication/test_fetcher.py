@@ -134,4 +134,6 @@ def test_throttled_partitions_rest_while_the_quota_is_exceeded() -> None:
     assert body is not None
     assert [key for key, _ in body.partitions] == [B]
     answer(fetcher)
-    assert [key for key, _ in request(fetcher).partitions] == [A]
+    rest_ends_ms = fetcher.rest_ends_ms()
+    assert rest_ends_ms is not None
+    assert [key for key, _ in request(fetcher, rest_ends_ms).partitions] == [A]

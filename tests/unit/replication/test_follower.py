@@ -212,7 +212,8 @@ def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
     follower = following(make_log())
     follower.is_throttled = True
     assert follower.position(0, quota_is_exceeded=True) is None
-    assert follower.position(0) is not None
+    assert follower.retry_at_ms == 100
+    assert follower.position(100) is not None
 
 
 @settings(max_examples=200, deadline=None)
@@ -242,3 +243,13 @@ def test_logs_that_parted_anywhere_become_equal(shared: list[int], leaders: list
         assert follower_log.log_end_offset >= len(shared)
         follower.on_answer(asked, answer, 0)
     assert contents(follower_log) == contents(leader)
+
+
+def test_a_throttled_replica_that_has_caught_up_does_not_wait() -> None:
+    """KIP-73: it is in sync, and is to stay so."""
+    follower = following(make_log(1))
+    follower.is_throttled = True
+    asked = follower.position(0)
+    assert asked is not None
+    follower.on_answer(asked, FetchedPartition(high_watermark=1, log_start_offset=0), 100)
+    assert follower.position(100, quota_is_exceeded=True) is not None

@@ -291,3 +291,27 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
     assert led.leader.low_watermark(7) == 2
     led.brokers[3] = broker(3, 103, fenced=True)
     assert led.leader.low_watermark(7) == 4
+
+
+def test_a_follower_at_the_end_of_the_log_need_not_say_so_with_each_fetch() -> None:
+    """It fetched other partitions meanwhile: as of then it had everything here."""
+    contacts: dict[int, int] = {}
+    led = Led()
+    led.leader = Leader(1, led.brokers, lag_ms_max=LAG_MS_MAX, isr_min=2, contacts=contacts)
+    led.leader.lead(partition(), log_end_offset=10, high_watermark=5, now_ms=0)
+    for follower in (2, 3):
+        led.fetch(follower, 10)
+    contacts[2] = 100_000
+    led.leader.on_append(11, now_ms=100_200)
+    assert led.leader.on_tick(100_300) == [ProposeIsr(5, 10, ((1, 101), (2, 102)))], "3 was not heard of since"
+
+
+def test_a_follower_that_could_not_join_may_join_without_moving() -> None:
+    led = Led(isr=(1, 2))
+    led.fetch(2, 10)
+    led.brokers[3] = broker(3, 103, fenced=True)
+    assert led.fetch(3, 10) == []
+    assert led.leader.let_join(3) == []
+    led.brokers[3] = broker(3, 103)
+    assert led.leader.let_join(3) == [ProposeIsr(5, 10, ((1, 101), (2, 102), (3, 103)))]
+    assert led.leader.let_join(3) == [], "one proposal at a time"
