@@ -73,6 +73,8 @@ class Hosting:
         self._assume_role = assume_role
         self._drop = drop
         self._is_closed = False
+        # What a start has found out must not be forgotten by the next one.
+        self._lacks_something = False
         self._offsets_lock = asyncio.Lock()
         self._stale_offset_files: list[str] = []
         self._forgetting: asyncio.Task[None] | None = None
@@ -276,6 +278,7 @@ class Hosting:
             if not offset or state is None or self._node_id not in state.replicas:
                 continue
             if not self._disk.exists(f"{topic}-{index}"):
+                self._lacks_something = True
                 raise DiskError(
                     f"the directory {topic}-{index} is missing, which had records up to {offset} when the node was "
                     "stopped. Put it back; or, if it is lost, start the node once more: it will come back as after a "
@@ -349,6 +352,7 @@ class Hosting:
         """Leaves everything so that the next start need not look at any log; if that cannot be done, the next start
         takes it for a crash. Blocks: nobody is served any more."""
         self._is_closed = True
+        is_clean = is_clean and not self._lacks_something
         for partition in self:
             opened = partition.loaded_log
             if opened is None:
