@@ -103,7 +103,8 @@ class Replication:
         self._led.discard(partition)
         self._proposals.pop(partition, None)
         effects = leader.resign()
-        partition.leader = partition.on_appended = None
+        # Before anybody is told of anything: those who are woken look at once.
+        partition.resign()
         self._perform(partition, effects)
         # Those who wait learn that they must look for the leader again.
         partition.tell_readers(WAKE_BYTES)

@@ -172,6 +172,12 @@ class Partition:
         self.follower = None
         self.on_appended = on_appended
 
+    def resign(self) -> None:
+        """From here on nobody may write or read here, until it is known whom to follow: how far the in-sync replicas
+        are is not known any more, and the log's end is not it."""
+        self.leader = self.on_appended = None
+        self._set_leading(False)
+
     def await_leader(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
         self._set_leading(False)
