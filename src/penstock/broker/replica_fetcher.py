@@ -67,6 +67,8 @@ class _Lane:
         self._on_answered = on_answered
         self._core = Fetcher(backoff_ms=_FAILURE_PAUSE_MS)
         self._partitions: dict[Key, Partition] = {}
+        # Whose log may have grown since it was last synced, as far as their topics ask for that.
+        self._unsynced: set[Partition] = set()
         self._peer: Peer | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_asking_anew = False
@@ -87,6 +89,7 @@ class _Lane:
         assert partition.follower is not None
         self._partitions[_key(partition)] = partition
         self._core.add(_key(partition), partition.follower)
+        self._unsynced.add(partition)
         self._news.set()
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
@@ -141,6 +144,8 @@ class _Lane:
         if peer is None:
             raise PeerGone("it is not registered")
         await self._ask_for_offsets(peer)
+        while self._unsynced:
+            await self._sync()
         now_ms = self._broker.clock.monotonic_ms()
         body = self._core.next_request(now_ms)
         if body is None:
@@ -155,6 +160,26 @@ class _Lane:
             answer = await peer.request(_FETCH, _FETCH_VERSION, self._request(body, wait_ms))
         self._take_in(answer)
         self._on_answered()
+
+    async def _sync(self) -> None:
+        """A position promises all that lies before it: what has to be on the disk is, before it is asked from."""
+        partitions, self._unsynced = self._unsynced, set()
+        flushes = [(one, one.log.flush()) for one in partitions if one.must_sync and one in self]
+        flushes = [(partition, flush) for partition, flush in flushes if flush.files]
+        if not flushes:
+            return
+        try:
+            await self._broker.group_commit.sync([file for _, flush in flushes for file in flush.files])
+        except DiskError as problem:
+            for partition, _ in flushes:
+                log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
+                partition.has_failed = True
+                self.remove(partition)
+            return
+        for partition, flush in flushes:
+            # One that has left the lane may lead meanwhile, or have cut its log for another leader.
+            if partition in self:
+                partition.log.mark_flushed(flush)
 
     async def _rest(self, now_ms: int) -> None:
         """Until there is something to ask for."""
@@ -222,6 +247,7 @@ class _Lane:
             for one in topic.partitions
         ]
         answered = [self._partitions[key] for key, _ in answers if key in self._partitions]
+        self._unsynced.update(one for one in answered if one.must_sync)
         before = [partition.high_watermark for partition in answered]
         taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms)
         for key, doomed in taken.doomed.items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
 from penstock.broker.fetch.waiting import WAKE_BYTES
 from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.cluster.metadata.alter_partition import AlteredPartition
@@ -93,8 +94,11 @@ class Replication:
             self._led.add(partition)
             self._sweep_later()
         partition.lead(leader, state.leader_epoch, self._on_appended)
+        leader.must_sync = partition.must_sync
         now_ms = self._broker.clock.monotonic_ms()
         self._perform(partition, leader.lead(state, partition.log.log_end_offset, known_high_watermark, now_ms))
+        if leader.must_sync:
+            self._sync(partition, leader)
 
     def _resign(self, partition: Partition) -> None:
         leader = partition.leader
@@ -148,7 +152,27 @@ class Replication:
     def _on_appended(self, partition: Partition) -> None:
         leader = partition.leader
         assert leader is not None
+        leader.must_sync = partition.must_sync
         self._perform(partition, leader.on_append(partition.log.log_end_offset, self._broker.clock.monotonic_ms()))
+        if leader.must_sync:
+            self._sync(partition, leader)
+
+    def _sync(self, partition: Partition, leader: Leader) -> None:
+        flush = partition.log.flush()
+        leader_epoch = leader.leader_epoch
+
+        def synced(problem: DiskError | None) -> None:
+            if partition.leader is not leader or leader.leader_epoch != leader_epoch:
+                # As a follower it may have cut the log meanwhile.
+                return
+            if problem is not None:
+                log.error("%s cannot be synced: %s", partition.name, problem)
+                partition.has_failed = True
+                return
+            partition.log.mark_flushed(flush)
+            self._perform(partition, leader.on_synced(flush.end_offset, self._broker.clock.monotonic_ms()))
+
+        self._broker.group_commit.submit(flush.files, synced)
 
     def on_follower_fetch(
         self, partition: Partition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int

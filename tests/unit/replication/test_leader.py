@@ -90,6 +90,27 @@ def test_a_leader_alone_in_the_isr_commits_by_itself_only_if_one_is_enough() -> 
     assert led.leader.reconfigure(lag_ms_max=LAG_MS_MAX, isr_min=1, now_ms=0) == [HighWatermarkAdvanced(10)]
 
 
+def test_where_the_disk_must_have_it_the_high_watermark_waits_for_the_leaders_own_sync() -> None:
+    led = Led()
+    led.leader.must_sync = True
+    led.leader.on_append(12, now_ms=0)
+    led.leader.acknowledge_at(12, "write")
+    led.fetch(2, 12)
+    assert led.fetch(3, 12) == []
+    assert led.leader.on_synced(10, now_ms=0) == [HighWatermarkAdvanced(10)]
+    assert led.leader.on_synced(12, now_ms=0) == [HighWatermarkAdvanced(12), Acknowledge("write", ErrorCode.none)]
+    # A sync that was overtaken is no news.
+    assert led.leader.on_synced(11, now_ms=0) == []
+
+
+def test_a_new_leader_counts_nothing_of_its_own_log_as_synced_that_is_not_known_to_be_committed() -> None:
+    led = Led((1,), isr_min=1)
+    synced = Leader(1, led.brokers, lag_ms_max=LAG_MS_MAX, isr_min=1)
+    synced.must_sync = True
+    assert synced.lead(partition((1,)), log_end_offset=10, high_watermark=5, now_ms=0) == [BeginEpoch(5, 10)]
+    assert synced.on_synced(10, now_ms=0) == [HighWatermarkAdvanced(10)]
+
+
 def test_writes_are_acknowledged_in_order_when_everybody_in_sync_has_them() -> None:
     led = Led()
     for offset in (11, 12, 13):

@@ -2,6 +2,8 @@
 
 - The high watermark is the smallest log end of the in-sync replicas. It never goes back while one leads, and stands
   still while the ISR is smaller than `min.insync.replicas` (KIP-966), for then those who left stay eligible to lead.
+  Where the topic asks for it (`must_sync`), it is the smallest log end that is on the disk: followers fetch from what
+  they have synced, and this node counts with what `on_synced` told.
 - While a wider ISR is proposed, the newcomer counts already; while a narrower one is, nobody has left yet. So the high
   watermark is right whether or not the controller has agreed (KIP-497).
 - A follower joins the ISR when it has all that is committed and all from before this leader's time, and is the
@@ -9,7 +11,8 @@
 
 The caller's duties: perform the effects of each call in order; `lead` with each change of the partition's metadata
 while this node leads it, `resign` when it no longer does; `check_follower` before reading for a follower, and
-`on_fetch` when its position was found not to diverge; `on_append` after each append; `on_tick` at `next_deadline_ms`.
+`on_fetch` when its position was found not to diverge; `on_append` after each append; `on_tick` at `next_deadline_ms`;
+with `must_sync`, a sync after `lead` and after each append, and `on_synced` when it is done.
 A proposal that got no answer is answered with an error.
 """
 
@@ -111,6 +114,9 @@ class Leader:
         self.epoch_start_offset = _UNKNOWN_OFFSET
         self.log_end_offset = 0
         self.high_watermark = 0
+        # Whether what is not on the disk is not committed; may change at any time, with the topic's settings.
+        self.must_sync = False
+        self._synced_offset = 0
 
     @property
     def is_leading(self) -> bool:
@@ -135,6 +141,7 @@ class Leader:
         if not was_leading:
             self.log_end_offset = log_end_offset
             self.high_watermark = min(high_watermark, log_end_offset)
+            self._synced_offset = self.high_watermark
         if partition.leader_epoch > self.leader_epoch:
             self.leader_epoch = partition.leader_epoch
             self.epoch_start_offset = self.log_end_offset
@@ -181,6 +188,13 @@ class Leader:
         self.log_end_offset = log_end_offset
         return self._advance(now_ms)
 
+    def on_synced(self, offset: int, now_ms: int) -> list[Effect]:
+        """What lies before `offset` is on the disk here."""
+        if offset <= self._synced_offset:
+            return []
+        self._synced_offset = offset
+        return self._advance(now_ms)
+
     def acknowledge_at(self, offset: int, token: Any) -> list[Effect]:
         """An `acks=all` write that ends before `offset` waits for everybody in sync. To be called in the order of the
         appends."""
@@ -203,7 +217,7 @@ class Leader:
         if not self.is_leading or self.is_under_min_isr:
             return []
         end_offset = self.log_end_offset
-        committed = end_offset
+        committed = min(end_offset, self._synced_offset) if self.must_sync else end_offset
         for follower in self.followers.values():
             if follower.log_end_offset < committed and (
                 follower.broker_id in self._maximal_isr
