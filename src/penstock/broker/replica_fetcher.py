@@ -249,7 +249,8 @@ class _Lane:
         answered = [self._partitions[key] for key, _ in answers if key in self._partitions]
         self._unsynced.update(one for one in answered if one.must_sync)
         before = [partition.high_watermark for partition in answered]
-        taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms)
+        wall_ms = self._broker.clock.now_ms()
+        taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms, wall_ms=wall_ms)
         for key, doomed in taken.doomed.items():
             self._broker.hosting.remove_later(doomed, self._partitions[key])
         for key, problem in taken.failed.items():
@@ -275,7 +276,8 @@ class _Lane:
                 follower.back_off(now_ms)
                 continue
             try:
-                doomed = follower.on_leader_offsets(epoch, offsets[0], offsets[1], now_ms)
+                wall_ms = self._broker.clock.now_ms()
+                doomed = follower.on_leader_offsets(epoch, offsets[0], offsets[1], now_ms, wall_ms=wall_ms)
             except DiskError as problem:
                 log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
                 partition.has_failed = True

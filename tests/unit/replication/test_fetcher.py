@@ -26,7 +26,7 @@ def request(fetcher: Fetcher, now_ms: int = 0) -> FetchBody:
 
 
 def answer(fetcher: Fetcher, *answers: tuple[Key, FetchedPartition], session_id: int = 77, now_ms: int = 0) -> None:
-    fetcher.on_answer(ErrorCode.none, session_id, answers, now_ms)
+    fetcher.on_answer(ErrorCode.none, session_id, answers, now_ms, wall_ms=now_ms)
 
 
 def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> None:
@@ -56,10 +56,10 @@ def test_a_lost_session_is_opened_anew_at_once() -> None:
     request(fetcher)
     answer(fetcher)
     request(fetcher)
-    fetcher.on_answer(ErrorCode.fetch_session_id_not_found, 0, [], 0)
+    fetcher.on_answer(ErrorCode.fetch_session_id_not_found, 0, [], 0, wall_ms=0)
     again = request(fetcher)
     assert (again.session_id, again.session_epoch, len(again.partitions)) == (0, 0, 1)
-    fetcher.on_answer(ErrorCode.invalid_fetch_session_epoch, 0, [], 0)
+    fetcher.on_answer(ErrorCode.invalid_fetch_session_epoch, 0, [], 0, wall_ms=0)
     assert request(fetcher).session_epoch == 0
 
 
@@ -117,7 +117,7 @@ def test_who_is_out_of_range_is_named_and_goes_on_when_it_knows_more() -> None:
     assert request(fetcher).forgotten == [A]
     assert fetcher.wanting_offsets() == [A]
     answer(fetcher)
-    followers[A].on_leader_offsets(5, start_offset=40, end_offset=50, now_ms=0)
+    followers[A].on_leader_offsets(5, start_offset=40, end_offset=50, now_ms=0, wall_ms=0)
     fetcher.changed(A)
     assert [position.fetch_offset for _, position in request(fetcher, BACKOFF_MS).partitions] == [40]
 

@@ -133,6 +133,8 @@ class Fetcher:
         session_id: int,
         answers: Iterable[tuple[Key, FetchedPartition]],
         now_ms: int,
+        *,
+        wall_ms: int,
     ) -> Taken:
         self._is_under_way = False
         taken = Taken({}, {})
@@ -154,7 +156,7 @@ class Fetcher:
                 continue
             self._changed[key] = None
             try:
-                doomed = follower.on_answer(asked, answer, now_ms)
+                doomed = follower.on_answer(asked, answer, now_ms, wall_ms=wall_ms)
             except DiskError as problem:
                 taken.failed[key] = problem
                 self.remove(key)

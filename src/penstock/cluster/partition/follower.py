@@ -7,7 +7,8 @@ makes its log equal to the leader's.
 - An answer counts only if nothing has changed since the question: neither the leader's epoch nor the end of the log.
 
 The caller's duties: `follow` with each change of leader or leader epoch; remove the paths that are returned when no
-fetch can still be reading them; a DiskError that is raised ends the replica, as in any use of the log.
+fetch can still be reading them; a DiskError that is raised ends the replica, as in any use of the log. Deadlines go by
+`now_ms`, which never goes back; what the log notes (when a producer last wrote, when a segment began) by `wall_ms`.
 """
 
 from typing import NamedTuple, Protocol
@@ -32,11 +33,11 @@ class ReplicaLog(Protocol):
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
 
-    def append_as_follower(self, data: bytes | memoryview, now_ms: int) -> None: ...
+    def append_as_follower(self, data: bytes | memoryview, now_ms: int, /) -> None: ...
 
-    def truncate_to(self, offset: int, now_ms: int) -> list[str]: ...
+    def truncate_to(self, offset: int, now_ms: int, /) -> list[str]: ...
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[str]: ...
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, /) -> list[str]: ...
 
     def advance_log_start(self, offset: int) -> list[str]: ...
 
@@ -116,7 +117,7 @@ class Follower:
 
     # Answers
 
-    def on_answer(self, asked: FetchPosition, answer: FetchedPartition, now_ms: int) -> list[str]:
+    def on_answer(self, asked: FetchPosition, answer: FetchedPartition, now_ms: int, *, wall_ms: int) -> list[str]:
         """Paths to be removed are returned. Raises DiskError."""
         log = self._log
         if asked.leader_epoch != self.leader_epoch or asked.fetch_offset != log.log_end_offset or self.wants_offsets:
@@ -127,10 +128,10 @@ class Follower:
             return []
         self._be_hopeful()
         if answer.diverging_epoch is not None:
-            return self._truncate(*answer.diverging_epoch, now_ms)
+            return self._truncate(*answer.diverging_epoch, wall_ms)
         if answer.records:
             try:
-                log.append_as_follower(memoryview(answer.records), now_ms)
+                log.append_as_follower(memoryview(answer.records), wall_ms)
             except Refused:
                 # Damaged on the way, or on the leader's disk: what was whole is kept, the rest is asked for again.
                 self.back_off(now_ms)
@@ -148,7 +149,7 @@ class Follower:
         offset = min(leader_start_offset, self.high_watermark)
         return self._log.advance_log_start(offset) if offset > self._log.log_start_offset else []
 
-    def _truncate(self, epoch: int, end_offset: int, now_ms: int) -> list[str]:
+    def _truncate(self, epoch: int, end_offset: int, wall_ms: int) -> list[str]:
         """The leader's largest epoch not above our last one is `epoch`, and ends at `end_offset` there."""
         log = self._log
         own_epoch, own_end_offset = log.end_offset_for_epoch(epoch)
@@ -160,11 +161,13 @@ class Follower:
         else:
             # We do not know that epoch: everything after the one before it has to go, and the leader is asked again.
             offset = min(own_end_offset, log.log_end_offset)
-        doomed = log.truncate_to(offset, now_ms)
+        doomed = log.truncate_to(offset, wall_ms)
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         return doomed
 
-    def on_leader_offsets(self, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int) -> list[str]:
+    def on_leader_offsets(
+        self, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int, *, wall_ms: int
+    ) -> list[str]:
         """The leader's log goes from `start_offset` to `end_offset`; asked for since ours ends outside of it. Paths to
         be removed are returned. Raises DiskError."""
         log = self._log
@@ -173,10 +176,10 @@ class Follower:
         self.wants_offsets = False
         doomed: list[str] = []
         if end_offset < log.log_end_offset:
-            doomed = log.truncate_to(end_offset, now_ms)
+            doomed = log.truncate_to(end_offset, wall_ms)
         if start_offset > log.log_end_offset:
             # Nothing of ours is left over there: we have been away for longer than the topic's retention.
-            doomed += log.truncate_fully_and_start_at(start_offset, now_ms)
+            doomed += log.truncate_fully_and_start_at(start_offset, wall_ms)
             self.high_watermark = start_offset
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         # If neither was the case something else is wrong, and must not be tried in a tight loop.
