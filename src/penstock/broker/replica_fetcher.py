@@ -69,6 +69,8 @@ class _Lane:
         self._partitions: dict[Key, Partition] = {}
         # Whose log may have grown since it was last synced, as far as their topics ask for that.
         self._unsynced: set[Partition] = set()
+        # For whom there was no space when they were last tried.
+        self._full: set[Key] = set()
         self._peer: Peer | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_asking_anew = False
@@ -253,6 +255,11 @@ class _Lane:
         taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms, wall_ms=wall_ms)
         for key, doomed in taken.doomed.items():
             self._broker.hosting.remove_later(doomed, self._partitions[key])
+        for key, lack in taken.full.items():
+            if key not in self._full:
+                log.error("%s cannot follow its leader for now: %s", self._partitions[key].name, lack)
+        self._full.difference_update(key for key, _ in answers)
+        self._full.update(taken.full)
         for key, problem in taken.failed.items():
             partition = self._partitions.pop(key)
             log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)

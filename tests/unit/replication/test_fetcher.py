@@ -3,6 +3,9 @@ import uuid
 from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.fetcher import FetchBody, Fetcher, Key
 from penstock.cluster.partition.follower import FIRST_BACKOFF_MS, FetchedPartition, Follower
+from penstock.log.config import LogConfig
+from penstock.log.log import Log
+from penstock.testing.sim_disk import SimDisk
 from tests.unit.replication.test_follower import contents, make_log
 
 BACKOFF_MS = 100
@@ -42,6 +45,27 @@ def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> Non
     answer(fetcher)
     third = request(fetcher)
     assert (third.session_epoch, third.partitions, third.forgotten) == (2, [], [])
+
+
+def test_a_follower_whose_disk_is_full_goes_on_when_there_is_space_again() -> None:
+    disk = SimDisk(capacity_bytes=0)
+    log = Log.open(
+        disk, "full-0", LogConfig(), topic_id=None, recovery_point=0, clean=True, log_start_offset=0, now_ms=0
+    )
+    fetcher, follower = Fetcher(backoff_ms=BACKOFF_MS), Follower(log, 0, backoff_ms=BACKOFF_MS)
+    follower.follow(1, 5)
+    fetcher.add(A, follower)
+    request(fetcher)
+    new = FetchedPartition(high_watermark=1, log_start_offset=0, records=contents(make_log(5)))
+    taken = fetcher.on_answer(ErrorCode.none, 77, [(A, new)], 0, wall_ms=0)
+    assert (list(taken.full), taken.failed, log.log_end_offset) == ([A], {}, 0)
+    # It is no longer asked for, so that others are not kept from waiting for news, until it is time to try again.
+    assert request(fetcher).forgotten == [A]
+    answer(fetcher, now_ms=1)
+    disk.capacity_bytes = None
+    assert [key for key, _ in request(fetcher, FIRST_BACKOFF_MS).partitions] == [A]
+    answer(fetcher, (A, new), now_ms=FIRST_BACKOFF_MS)
+    assert log.log_end_offset == 1
 
 
 def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
