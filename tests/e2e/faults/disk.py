@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from penstock.broker.ports import RealDisk, RealFile
 
 _UNTOUCHED = (".lock",)
+_SYNC_SECONDS = 0.005
 
 
 class RecordingFile(RealFile):
@@ -54,6 +56,8 @@ class RecordingDisk(RealDisk):
             size = 0
         path = file.path
         super().sync_file(file)
+        # As long as a disk takes: in memory nothing would ever be left unsynced for a power cut to take.
+        time.sleep(_SYNC_SECONDS)
         self.note(op="sync", path=path, size=size)
 
     def write_file(self, path: str, data: bytes, *, durable: bool = True) -> None:

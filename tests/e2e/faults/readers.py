@@ -59,15 +59,15 @@ class GroupMember(Client):
         """Whether there was anything to see."""
         message: Any = consumer.poll(0.2)
         is_something = message is not None
-        for _ in range(_TURN_RECORDS_MAX):
-            if message is None:
-                break
+        count = 0
+        while message is not None:
             error: KafkaError | None = message.error()
             if error is None:
                 self._seen[message.partition()].append((message.offset(), value_of(message)))
             elif error.fatal():
                 raise KafkaException(error)
-            message = consumer.poll(0)
+            count += 1
+            message = consumer.poll(0) if count < _TURN_RECORDS_MAX else None
         self._note()
         return is_something
 
