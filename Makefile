@@ -6,7 +6,11 @@ UP ?=
 # 0: the cluster alone, without the demo.
 DEMO ?= 1
 
-.PHONY: env up test test-long check docs bench lock clean
+# How long `make faults` and `make fuzz` go on, and what they begin with: SEED=n repeats a run.
+MINUTES ?= 10
+SEED ?=
+
+.PHONY: env up test test-long check docs bench faults fuzz lock clean
 
 env: $(VENV)/.made
 
@@ -38,6 +42,12 @@ docs: env
 
 bench: env
 	@$(BIN)/python -m bench
+
+faults: env
+	@$(BIN)/python -m tests.e2e.faults.run $(MINUTES) $(SEED)
+
+fuzz: env
+	@$(BIN)/python -m tests.fuzz.run $(MINUTES) $(SEED)
 
 lock:
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \

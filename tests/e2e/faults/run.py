@@ -285,12 +285,16 @@ class StageRun:
         return lags
 
 
+def run_stage(stage: Stage, directory: Path, say: Callable[[str], None]) -> Verdict:
+    return check(read_history(StageRun(stage, directory, say).run()))
+
+
 def run(minutes: float, seed: int, directory: Path, say: Callable[[str], None]) -> list[tuple[Stage, Path, Verdict]]:
     outcomes = []
     for stage in make_plan(seed, minutes):
         say(f"{stage.name}: {len(stage.steps)} steps in {stage.seconds:.0f} s")
-        path = StageRun(stage, directory, say).run()
-        outcomes.append((stage, path, check(read_history(path))))
+        verdict = run_stage(stage, directory, say)
+        outcomes.append((stage, directory / f"{stage.name}.jsonl", verdict))
     return outcomes
 
 
