@@ -1,4 +1,4 @@
-"""A short run of everything that `make faults` does for longer: each kind of fault once, and a history without fault."""
+"""A short run of what `make faults` does for longer: each kind of fault once, and a history without fault."""
 
 from pathlib import Path
 
