@@ -111,8 +111,8 @@ class StageRun:
 
     def _break(self, step: Step) -> None:
         fault = step.fault
-        target = self._target(fault)
-        self.recorder.write("fault", kind=fault.kind, aim=fault.aim, node=target, shape=fault.shape)
+        target, aim = self._target(fault)
+        self.recorder.write("fault", kind=fault.kind, aim=aim, node=target, shape=fault.shape)
         whom = "" if fault.kind in (POWER, RESTART) else f" of {target} ({fault.shape or fault.aim})"
         self.say(f"{self.recorder.now_s:7.1f} s  {fault.kind}{whom}, {fault.seconds} s")
         match fault.kind:
@@ -139,8 +139,8 @@ class StageRun:
         self.recorder.write("over", kind=fault.kind)
 
     def _kill_and_start(self, fault: Fault, busy: int) -> None:
-        target = self._target(fault, not_this=busy)
-        self.recorder.write("fault", kind=KILL, aim=fault.aim, node=target, shape="")
+        target, aim = self._target(fault, not_this=busy)
+        self.recorder.write("fault", kind=KILL, aim=aim, node=target, shape="")
         self.say(f"{self.recorder.now_s:7.1f} s  kill of {target} ({fault.aim}) meanwhile")
         self.cluster.kill9(target)
         time.sleep(min(fault.seconds, 2.0))
@@ -161,7 +161,8 @@ class StageRun:
                 for node_id in NODE_IDS:
                     self.cluster.spawn(node_id)
 
-    def _target(self, fault: Fault, not_this: int = 0) -> int:
+    def _target(self, fault: Fault, not_this: int = 0) -> tuple[int, str]:
+        """A node, and what it was hit as: any, where the one aimed at cannot be told or is broken already."""
         chance = random.Random(fault.chance)
         nodes = [node_id for node_id in self.cluster.answering() if node_id != not_this]
         found = -1
@@ -176,7 +177,7 @@ class StageRun:
                 found = chance.choice(leaders) if leaders else -1
         except (AssertionError, OSError):
             found = -1
-        return found if found in nodes else chance.choice(nodes)
+        return (found, fault.aim) if found in nodes else (chance.choice(nodes), "any")
 
     # Healing
 
