@@ -8,7 +8,8 @@ from tests.fuzz.files import try_damaged_log
 from tests.fuzz.metadata import try_damaged_metadata
 
 # 371: an offset beyond all bounds in a batch whose index had to be made anew.
-LOG_SEEDS = (371, *range(2000, 2150))
+# 2559: an index that points before the file.
+LOG_SEEDS = (371, 2559, *range(2000, 2150))
 # 46: a damaged batch in the middle of a metadata log that was closed cleanly.
 METADATA_SEEDS = (46, *range(100, 115))
 
