@@ -129,8 +129,15 @@ class PlainWriter(Client):
                 if self._is_over:
                     return
         finally:
-            producer.flush(120)
+            self._flush(producer)
             self._note(life)
+
+    def _flush(self, producer: Producer) -> None:
+        try:
+            producer.flush(120)
+        except:  # noqa: E722
+            # After a fatal error the client raises an error that is no exception, and that nothing else catches.
+            self.recorder.write("note", who=self.name, what="fatal")
 
     def _send(self, producer: Producer, life: str, partition: int, first: int, count: int) -> None:
         self.recorder.write("sent", w=life, tp=f"{self._topic}-{partition}", s=[first, first + count - 1])
@@ -172,6 +179,10 @@ class PlainWriter(Client):
                 self.live(f"{self.name}.{self.lives}")
             except (KafkaException, BufferError) as problem:
                 self.recorder.write("note", who=self.name, what=str(problem))
+            except Exception:
+                # Of the test itself.
+                self.recorder.write("defect", node=0, what=f"{self.name}: {traceback.format_exc()}")
+                return
 
 
 class Transactional(Client):
