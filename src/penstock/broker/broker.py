@@ -4,6 +4,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -88,8 +89,10 @@ class Broker:
         clock: Clock,
         random: Random,
         boot_id: str | None = None,
+        sync_threads: Executor | None = None,
     ) -> None:
-        """`boot_id` changes when the machine starts anew; None where there is no telling."""
+        """`boot_id` changes when the machine starts anew; None where there is no telling. Syncs run in
+        `sync_threads`, of its own unless given."""
         self.identity = identity
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
@@ -100,7 +103,7 @@ class Broker:
         self.random = random
         self.metrics = BrokerMetrics(settings["slow.request.log.ms"])
         self.image = MetadataImage()
-        self.group_commit = GroupCommit()
+        self.group_commit = GroupCommit(sync_threads)
         self.replication = Replication(self)
         self.hosting = Hosting(
             self.node_id,

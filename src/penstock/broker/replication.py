@@ -43,7 +43,8 @@ class Replication:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._led: set[Partition] = set()
+        # In the order in which they came to be led.
+        self._led: dict[Partition, None] = {}
         self._proposals: dict[Partition, ProposeIsr] = {}
         self._proposing: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -90,7 +91,7 @@ class Replication:
                 lag_ms_max=self._broker.settings["replica.lag.time.max.ms"],
                 isr_min=partition.config.min_insync_replicas,
             )
-            self._led.add(partition)
+            self._led[partition] = None
             self._sweep_later()
         partition.lead(leader, state.leader_epoch, self._on_appended)
         now_ms = self._broker.clock.monotonic_ms()
@@ -100,7 +101,7 @@ class Replication:
         leader = partition.leader
         if leader is None:
             return
-        self._led.discard(partition)
+        self._led.pop(partition, None)
         self._proposals.pop(partition, None)
         effects = leader.resign()
         partition.leader = partition.on_appended = None

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.partition import Listeners, Partition
 
 # An append of so many bytes wakes any fetch: what is told to those that wait on a partition that goes away.
 WAKE_BYTES = 1 << 62
@@ -35,11 +34,11 @@ class WaitingFetch:
         self._listeners = [self._listener(partition) for partition in partitions]
         for partition, listener in zip(partitions, self._listeners, strict=True):
             if is_replica:
-                partition.replica_listeners = partition.replica_listeners or set()
-                partition.replica_listeners.add(listener)
+                partition.replica_listeners = partition.replica_listeners or {}
+                partition.replica_listeners[listener] = None
             else:
-                partition.append_listeners = partition.append_listeners or set()
-                partition.append_listeners.add(listener)
+                partition.append_listeners = partition.append_listeners or {}
+                partition.append_listeners[listener] = None
 
     def _listener(self, partition: Partition) -> Callable[[int], None]:
         return self.on_append
@@ -86,7 +85,7 @@ class WaitingCommittedFetch(WaitingFetch):
         return on_append
 
 
-def _without(listeners: set[Callable[[int], None]] | None, listener: Callable[[int], None]) -> set[Any] | None:
+def _without(listeners: Listeners | None, listener: Callable[[int], None]) -> Listeners | None:
     if listeners is not None:
-        listeners.discard(listener)
+        listeners.pop(listener, None)
     return listeners or None

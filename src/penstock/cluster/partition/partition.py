@@ -44,6 +44,9 @@ from penstock.protocol.produce import PartitionAnswer
 
 _ACKS_ALL = -1
 
+# A set that keeps its order.
+Listeners = dict[Callable[[int], None], None]
+
 
 class Partition:
     __slots__ = (
@@ -101,9 +104,9 @@ class Partition:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         # Called with the bytes that consumers may read in addition; by other replicas' fetches, with the bytes of each
-        # append. Sets because fetches come and go; None while nobody waits.
-        self.append_listeners: set[Callable[[int], None]] | None = None
-        self.replica_listeners: set[Callable[[int], None]] | None = None
+        # append. In the order of their coming; None while nobody waits.
+        self.append_listeners: Listeners | None = None
+        self.replica_listeners: Listeners | None = None
         # Whom to tell of appends, where there are other replicas.
         self.on_appended: Callable[[Partition], None] | None = None
         self._open_log = open_log
