@@ -141,6 +141,7 @@ class _Lane:
         if peer is None:
             raise PeerGone("it is not registered")
         await self._ask_for_offsets(peer)
+        await self._sync()
         now_ms = self._broker.clock.monotonic_ms()
         body = self._core.next_request(now_ms)
         if body is None:
@@ -155,6 +156,26 @@ class _Lane:
             answer = await peer.request(_FETCH, _FETCH_VERSION, self._request(body, wait_ms))
         self._take_in(answer)
         self._on_answered()
+
+    async def _sync(self) -> None:
+        """A fetch says what this node has: where that means on the disk (`flush.mode`), it is synced first."""
+        flushes = [
+            (partition, partition.log.flush())
+            for partition in self._partitions.values()
+            if partition.must_sync and partition.log.recovery_point < partition.log.log_end_offset
+        ]
+        if not flushes:
+            return
+        try:
+            await self._broker.group_commit.sync([file for _, flush in flushes for file in flush.files])
+        except DiskError as problem:
+            for partition, _ in flushes:
+                log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
+                partition.has_failed = True
+                self.remove(partition)
+            return
+        for partition, flush in flushes:
+            partition.log.mark_flushed(flush)
 
     async def _rest(self, now_ms: int) -> None:
         """Until there is something to ask for."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
 from penstock.broker.fetch.waiting import WAKE_BYTES
 from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.cluster.metadata.alter_partition import AlteredPartition
@@ -66,6 +67,7 @@ class Replication:
             self._stop_following(partition)
             self._resign(partition)
             partition.lead_alone(state.leader_epoch)
+            self._wake(partition)
         elif is_leading:
             self._lead(partition, state, known_high_watermark)
         elif state.leader < 0 and partition.leader is None and partition.follower is None:
@@ -78,6 +80,7 @@ class Replication:
         """It is no longer here."""
         self._stop_following(partition)
         self._resign(partition)
+        self._wake(partition)
 
     def _lead(self, partition: Partition, state: PartitionImage, known_high_watermark: int) -> None:
         leader = partition.leader
@@ -93,6 +96,9 @@ class Replication:
             )
             self._led[partition] = None
             self._sweep_later()
+            if partition.must_sync:
+                leader.synced_end_offset = partition.log.recovery_point
+                self._sync(partition, leader)
         partition.lead(leader, state.leader_epoch, self._on_appended)
         now_ms = self._broker.clock.monotonic_ms()
         self._perform(partition, leader.lead(state, partition.log.log_end_offset, known_high_watermark, now_ms))
@@ -106,12 +112,16 @@ class Replication:
         effects = leader.resign()
         partition.leader = partition.on_appended = None
         self._perform(partition, effects)
-        # Those who wait learn that they must look for the leader again.
+
+    def _wake(self, partition: Partition) -> None:
+        """Those who wait learn that they must look for the leader again. Not before the partition has its new role: in
+        between there is no telling what of it is committed."""
         partition.tell_readers(WAKE_BYTES)
         partition.tell_replicas(WAKE_BYTES)
 
     def _follow(self, partition: Partition, state: PartitionImage, known_high_watermark: int) -> None:
         follower = partition.follower
+        was_leading = follower is None
         if follower is None:
             if partition.leader is not None:
                 known_high_watermark = partition.leader.high_watermark
@@ -119,11 +129,16 @@ class Replication:
                 known_high_watermark = partition.log.log_end_offset
             self._resign(partition)
             follower = Follower(
-                partition.log, known_high_watermark, backoff_ms=self._broker.settings["replica.fetch.backoff.ms"]
+                partition.log,
+                known_high_watermark,
+                backoff_ms=self._broker.settings["replica.fetch.backoff.ms"],
+                wall_clock_ms=self._broker.clock.now_ms,
             )
         previous_leader = follower.leader_id
         partition.follow(follower, state.leader_epoch)
         follower.follow(state.leader, state.leader_epoch)
+        if was_leading:
+            self._wake(partition)
         if previous_leader != follower.leader_id and previous_leader in self._fetchers:
             self._fetchers[previous_leader].remove(partition)
         if follower.leader_id >= 0:
@@ -148,7 +163,30 @@ class Replication:
     def _on_appended(self, partition: Partition) -> None:
         leader = partition.leader
         assert leader is not None
+        if partition.must_sync:
+            if leader.synced_end_offset is None:
+                leader.synced_end_offset = partition.log.recovery_point
+            self._sync(partition, leader)
+        else:
+            leader.synced_end_offset = None
         self._perform(partition, leader.on_append(partition.log.log_end_offset, self._broker.clock.monotonic_ms()))
+
+    def _sync(self, partition: Partition, leader: Leader) -> None:
+        """What this node has counts once it is on its disk."""
+        flush = partition.log.flush()
+
+        def synced(problem: DiskError | None) -> None:
+            if problem is not None:
+                # After a failed fsync nobody knows what the disk has: no more writes here until recovery.
+                log.error("%s failed to reach the disk: %s", partition.name, problem)
+                partition.has_failed = True
+                return
+            partition.log.mark_flushed(flush)
+            if partition.leader is leader:
+                now_ms = self._broker.clock.monotonic_ms()
+                self._perform(partition, leader.on_synced(flush.end_offset, now_ms))
+
+        self._broker.group_commit.submit(flush.files, synced)
 
     def on_follower_fetch(
         self, partition: Partition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int

@@ -113,7 +113,7 @@ class ReplicaNode:
         self.log.watch(lambda offset: self._on_truncate(self, offset))
         self.high_watermark = 0
         self.leader = self.leader_class(self.id, self.image.brokers, lag_ms_max=LAG_MS_MAX, isr_min=self.isr_min)
-        self.follower = self.follower_class(self.log, 0, backoff_ms=100)
+        self.follower = self.follower_class(self.log, 0, backoff_ms=100, wall_clock_ms=lambda: 0)
 
     def stop(self, *, clean: bool) -> None:
         self.is_running = False

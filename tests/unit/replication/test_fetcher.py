@@ -6,13 +6,14 @@ from penstock.cluster.partition.follower import FIRST_BACKOFF_MS, FetchedPartiti
 from tests.unit.replication.test_follower import contents, make_log
 
 BACKOFF_MS = 100
+WALL_MS = 1_700_000_000_000
 A, B = ((uuid.UUID(int=7), index) for index in (0, 1))
 NOTHING_NEW = FetchedPartition(high_watermark=0, log_start_offset=0)
 
 
 def fetcher_of(*keys: Key) -> tuple[Fetcher, dict[Key, Follower]]:
     fetcher = Fetcher(backoff_ms=BACKOFF_MS)
-    followers = {key: Follower(make_log(), 0, backoff_ms=BACKOFF_MS) for key in keys}
+    followers = {key: Follower(make_log(), 0, backoff_ms=BACKOFF_MS, wall_clock_ms=lambda: WALL_MS) for key in keys}
     for key, follower in followers.items():
         follower.follow(1, 5)
         fetcher.add(key, follower)

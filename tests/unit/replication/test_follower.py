@@ -11,6 +11,7 @@ from penstock.protocol.records import Record, build_batch
 from penstock.testing.sim_disk import SimDisk
 
 BACKOFF_MS = 1000
+WALL_MS = 1_700_000_000_000
 
 
 def make_log(*epochs: int) -> Log:
@@ -37,7 +38,7 @@ def contents(log: Log, start: int = 0) -> bytes:
 
 
 def following(log: Log, leader_epoch: int = 9, high_watermark: int = 0) -> Follower:
-    follower = Follower(log, high_watermark, backoff_ms=BACKOFF_MS)
+    follower = Follower(log, high_watermark, backoff_ms=BACKOFF_MS, wall_clock_ms=lambda: WALL_MS)
     follower.follow(1, leader_epoch)
     return follower
 
@@ -55,7 +56,7 @@ def test_a_fetch_says_where_the_log_ends_and_which_epoch_wrote_its_last_batch() 
 
 
 def test_without_a_leader_nothing_is_asked() -> None:
-    follower = Follower(make_log(), 0, backoff_ms=BACKOFF_MS)
+    follower = Follower(make_log(), 0, backoff_ms=BACKOFF_MS, wall_clock_ms=lambda: WALL_MS)
     assert follower.position(0) is None
     follower.follow(2, 5)
     follower.follow(1, 4)
@@ -242,3 +243,29 @@ def test_logs_that_parted_anywhere_become_equal(shared: list[int], leaders: list
         assert follower_log.log_end_offset >= len(shared)
         follower.on_answer(asked, answer, 0)
     assert contents(follower_log) == contents(leader)
+
+
+def test_a_follower_remembers_producers_by_the_wall_clock_and_not_since_its_machine_was_started() -> None:
+    leader, own = make_log(), make_log()
+    batch = build_batch([Record(0, WALL_MS, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+    leader.append(batch, read_header(batch), 9, WALL_MS)
+    follower = following(own)
+    follower.on_answer(ask(follower), FetchedPartition(log_start_offset=0, records=contents(leader)), now_ms=5)
+    own.expire_producers(WALL_MS + 1000, expiration_ms=60_000)
+    assert own.check_producer(read_header(batch)) is not None, "the batch would be taken a second time"
+
+
+def test_a_follower_without_space_goes_on_when_there_is_some() -> None:
+    leader = make_log(3, 3)
+    disk = SimDisk(capacity_bytes=0)
+    own = Log.open(
+        disk, "orders-0", LogConfig(), topic_id=None, recovery_point=0, clean=True, log_start_offset=0, now_ms=0
+    )
+    follower = following(own)
+    answer = FetchedPartition(high_watermark=2, log_start_offset=0, records=contents(leader))
+    follower.on_answer(ask(follower), answer, now_ms=0)
+    assert own.log_end_offset == 0
+    assert follower.position(0) is None
+    disk.capacity_bytes = None
+    follower.on_answer(ask(follower, BACKOFF_MS), answer, now_ms=BACKOFF_MS)
+    assert own.log_end_offset == 2

@@ -10,10 +10,11 @@ The caller's duties: `follow` with each change of leader or leader epoch; remove
 fetch can still be reading them; a DiskError that is raised ends the replica, as in any use of the log.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from penstock.base.errors import ErrorCode, Refused
-from penstock.base.ports import Bytes
+from penstock.base.ports import Bytes, DiskFull
 
 NO_LEADER = -1
 _NO_EPOCH = -1
@@ -63,9 +64,13 @@ class FetchedPartition(NamedTuple):
 
 
 class Follower:
-    def __init__(self, log: ReplicaLog, high_watermark: int, *, backoff_ms: int) -> None:
-        """`backoff_ms` is the longest pause between tries."""
+    def __init__(
+        self, log: ReplicaLog, high_watermark: int, *, backoff_ms: int, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        """`backoff_ms` is the longest pause between tries. The log goes by the wall clock; tries go by the monotonic
+        one, which `now_ms` is of."""
         self._log = log
+        self._wall_clock_ms = wall_clock_ms
         self._backoff_ms_max = backoff_ms
         self._next_backoff_ms = FIRST_BACKOFF_MS
         self._retry_at_ms: int | None = None
@@ -127,12 +132,13 @@ class Follower:
             return []
         self._be_hopeful()
         if answer.diverging_epoch is not None:
-            return self._truncate(*answer.diverging_epoch, now_ms)
+            return self._truncate(*answer.diverging_epoch)
         if answer.records:
             try:
-                log.append_as_follower(memoryview(answer.records), now_ms)
-            except Refused:
-                # Damaged on the way, or on the leader's disk: what was whole is kept, the rest is asked for again.
+                log.append_as_follower(memoryview(answer.records), self._wall_clock_ms())
+            except (Refused, DiskFull):
+                # Damaged on the way, or on the leader's disk, or there is no space for now: what was whole is kept, the
+                # rest is asked for again.
                 self.back_off(now_ms)
         self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log.log_end_offset))
         return self._advance_log_start(answer.log_start_offset)
@@ -148,7 +154,7 @@ class Follower:
         offset = min(leader_start_offset, self.high_watermark)
         return self._log.advance_log_start(offset) if offset > self._log.log_start_offset else []
 
-    def _truncate(self, epoch: int, end_offset: int, now_ms: int) -> list[str]:
+    def _truncate(self, epoch: int, end_offset: int) -> list[str]:
         """The leader's largest epoch not above our last one is `epoch`, and ends at `end_offset` there."""
         log = self._log
         own_epoch, own_end_offset = log.end_offset_for_epoch(epoch)
@@ -160,7 +166,7 @@ class Follower:
         else:
             # We do not know that epoch: everything after the one before it has to go, and the leader is asked again.
             offset = min(own_end_offset, log.log_end_offset)
-        doomed = log.truncate_to(offset, now_ms)
+        doomed = log.truncate_to(offset, self._wall_clock_ms())
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         return doomed
 
@@ -173,10 +179,10 @@ class Follower:
         self.wants_offsets = False
         doomed: list[str] = []
         if end_offset < log.log_end_offset:
-            doomed = log.truncate_to(end_offset, now_ms)
+            doomed = log.truncate_to(end_offset, self._wall_clock_ms())
         if start_offset > log.log_end_offset:
             # Nothing of ours is left over there: we have been away for longer than the topic's retention.
-            doomed += log.truncate_fully_and_start_at(start_offset, now_ms)
+            doomed += log.truncate_fully_and_start_at(start_offset, self._wall_clock_ms())
             self.high_watermark = start_offset
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         # If neither was the case something else is wrong, and must not be tried in a tight loop.

@@ -110,6 +110,8 @@ class Leader:
         self.partition_epoch = _NO_EPOCH
         self.epoch_start_offset = _UNKNOWN_OFFSET
         self.log_end_offset = 0
+        # How much of our own log counts, where only what is on the disk does (`flush.mode`); None: all of it.
+        self.synced_end_offset: int | None = None
         self.high_watermark = 0
 
     @property
@@ -181,6 +183,12 @@ class Leader:
         self.log_end_offset = log_end_offset
         return self._advance(now_ms)
 
+    def on_synced(self, end_offset: int, now_ms: int) -> list[Effect]:
+        """Everything before is on our disk. Counts where `synced_end_offset` was set, which is the caller's to do."""
+        if self.synced_end_offset is not None:
+            self.synced_end_offset = max(self.synced_end_offset, end_offset)
+        return self._advance(now_ms)
+
     def acknowledge_at(self, offset: int, token: Any) -> list[Effect]:
         """An `acks=all` write that ends before `offset` waits for everybody in sync. To be called in the order of the
         appends."""
@@ -203,7 +211,7 @@ class Leader:
         if not self.is_leading or self.is_under_min_isr:
             return []
         end_offset = self.log_end_offset
-        committed = end_offset
+        committed = end_offset if self.synced_end_offset is None else min(end_offset, self.synced_end_offset)
         for follower in self.followers.values():
             if follower.log_end_offset < committed and (
                 follower.broker_id in self._maximal_isr
