@@ -6,7 +6,7 @@ UP ?=
 # 0: the cluster alone, without the demo.
 DEMO ?= 1
 
-.PHONY: env up test test-long check docs bench lock clean
+.PHONY: env up test test-long simulate check docs bench lock clean
 
 env: $(VENV)/.made
 
@@ -25,6 +25,10 @@ test: check
 
 test-long: env
 	@$(BIN)/python -m pytest -m long
+
+# Clusters in simulated time: SEEDS fresh ones after those that failed once, or the one SEED, told in full.
+simulate: env
+	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED),--kept --seeds $(or $(SEEDS),20))
 
 check: env
 	@$(BIN)/ruff check .

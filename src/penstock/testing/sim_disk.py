@@ -210,6 +210,10 @@ class SimDisk:
         if self.capacity_bytes is not None and self.used_bytes() + more_bytes > self.capacity_bytes:
             raise DiskFull(f"no space left for {path}")
 
+    def dump(self) -> dict[str, bytes]:
+        """The bytes of every file, in the order of their paths."""
+        return {path: bytes(self._contents[path].data) for path in sorted(self._contents)}
+
     def used_bytes(self) -> int:
         return sum(len(content.data) for content in self._contents.values())
 
