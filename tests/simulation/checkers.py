@@ -1,4 +1,23 @@
-"""The invariants, each a function with its number, on histories and on what the nodes hold in the end."""
+"""The invariants, each a function with its number, on histories and on what the nodes hold in the end.
+
+Where each is looked after, by the numbers of the reliability page:
+1 readable        `check_acknowledged_is_readable`, and every reader: no gap, no end before what was read
+2 one record      `History.place`: acknowledged, read and kept
+3 identical       `check_replicas_are_identical`
+4 high watermark  `Observer._check_leader`; readers hold every answer against it
+5 one leader      `Observer._check_leader`. That a stale epoch is refused is not asked for as such.
+6, 7, 8           `Observer._check_controller`, `_check_leader`, `_watch_truncations`
+9 indexes         `check_indexes`, after torn writes. No bits rot here yet.
+10 once           `check_appended_once`, and producers, which send acknowledged batches again
+11, 12, 14, 15    `Observer._check_quorum`, `_check_vote_was_kept`, `_check_isolation`, `_check_metadata`. That what is
+                  committed is on a majority's disks shows when all of them lose their power.
+13 snapshots      `check_images`
+16, 17 groups     `Ownership`, `Member._committed_offset`
+18 all or nothing `check_transactions`, `TransactionalProducer._check_offset`
+19 one outcome    `check_markers`
+20 stable offset  readers; `is_settled`, since only a log without open transactions can be read to its end
+21 compaction     `check_compaction`
+"""
 
 from typing import TYPE_CHECKING
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from penstock.base.errors import ErrorCode
 from penstock.broker.commits import Commits
-from penstock.broker.controller_runner import ControllerRunner
 from penstock.broker.coordinator_runner import CoordinatorRunner
 from penstock.broker.hosting import Hosting
 from penstock.broker.quorum_runner import QuorumRunner
@@ -20,7 +19,6 @@ from penstock.cluster.partition.follower import Follower
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.replication import HighWatermarkAdvanced, Leader
 from penstock.cluster.raft.effects import Sync
-from penstock.cluster.raft.elections import Elections
 from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate, ProducerState
@@ -76,23 +74,6 @@ def _truncates_by_high_watermark(original: Any) -> Any:
     return follow
 
 
-def _no_fencing_of_followers(original: Any) -> Any:
-    def check_follower(leader: Any, broker_id: int, broker_epoch: int, leader_epoch: int) -> ErrorCode:
-        return ErrorCode.none if broker_id in leader.followers else ErrorCode.not_leader_or_follower
-
-    return check_follower
-
-
-def _isr_shrinks_at_once(original: Any) -> Any:
-    def on_tick(leader: Any, now_ms: int) -> Any:
-        effects = original(leader, now_ms)
-        for effect in effects:
-            leader.isr = leader._maximal_isr = tuple(broker_id for broker_id, _ in effect.new_isr)
-        return [*effects, *leader._advance(now_ms)]
-
-    return on_tick
-
-
 def _high_watermark_of_leader_alone(original: Any) -> Any:
     def advance(leader: Any, now_ms: int) -> Any:
         if not leader.is_leading or leader.log_end_offset <= leader.high_watermark:
@@ -120,37 +101,6 @@ def _takes_duplicates(original: Any) -> Any:
     return check
 
 
-def _votes_twice(original: Any) -> Any:
-    def may_grant(quorum: Any, request: Any, now_ms: int) -> bool:
-        kept = quorum.vote_state
-        quorum.vote_state = kept._replace(voted_id=-1, voted_directory_id=None)
-        try:
-            return bool(original(quorum, request, now_ms))
-        finally:
-            quorum.vote_state = kept
-
-    return may_grant
-
-
-def _decides_before_commit(original: Any) -> Any:
-    async def decide(runner: Any, decision: Any) -> Any:
-        applied = runner._quorum.applied
-        propose = runner._quorum.propose
-
-        def propose_without_waiting(batch: bytearray) -> Any:
-            future = propose(batch)
-            future.add_done_callback(lambda done: done.exception())
-            return applied(0)
-
-        runner._quorum.propose = propose_without_waiting
-        try:
-            return await original(runner, decision)
-        finally:
-            del runner._quorum.propose
-
-    return decide
-
-
 def _wakes_readers_between_roles(original: Any) -> Any:
     def resign(replication: Any, partition: Any) -> None:
         original(replication, partition)
@@ -166,71 +116,75 @@ def _always(value: Any) -> Callable[[Any], Any]:
     return make
 
 
+def _trusts_crashes(original: Any) -> Any:
+    def read_clean_shutdown(hosting: Any) -> tuple[bool, int]:
+        return True, max(0, original(hosting)[1])
+
+    return read_clean_shutdown
+
+
+def _ignores_last_stable_offset(original: Any) -> Any:
+    def last_stable_offset(log: Any, high_watermark: int) -> int:
+        return high_watermark
+
+    return last_stable_offset
+
+
 async def _nothing(*args: Any) -> None:
     return None
 
 
 DEFECTS = {
     "votes-not-synced": Defect(
-        "the vote is not on the disk when it is given", _replacing(SimDisk, "write_file", _votes_not_synced), 0
+        "the vote is not on the disk when it is given", _replacing(SimDisk, "write_file", _votes_not_synced), 3
     ),
-    "votes-twice": Defect("a voter votes for everybody who asks", _replacing(Elections, "_may_grant", _votes_twice), 0),
     "metadata-not-synced": Defect(
-        "a voter says that it has what is not on its disk", _replacing(QuorumRunner, "_sync", _metadata_not_synced), 0
-    ),
-    "decides-before-commit": Defect(
-        "the controller answers before its decision is committed",
-        _replacing(ControllerRunner, "decide", _decides_before_commit),
-        0,
+        "a voter says that it has what is not on its disk", _replacing(QuorumRunner, "_sync", _metadata_not_synced), 3
     ),
     "truncates-by-high-watermark": Defect(
-        "a follower cuts its log at its high watermark", _replacing(Follower, "follow", _truncates_by_high_watermark), 0
-    ),
-    "no-fencing": Defect(
-        "followers of any epoch are believed", _replacing(Leader, "check_follower", _no_fencing_of_followers), 0
-    ),
-    "shrinks-at-once": Defect(
-        "the ISR shrinks before the controller agrees", _replacing(Leader, "on_tick", _isr_shrinks_at_once), 0
+        "a follower cuts its log at its high watermark",
+        _replacing(Follower, "follow", _truncates_by_high_watermark),
+        1000,
     ),
     "high-watermark-alone": Defect(
-        "the high watermark is the leader's own end", _replacing(Leader, "_advance", _high_watermark_of_leader_alone), 0
+        "the high watermark is the leader's own end",
+        _replacing(Leader, "_advance", _high_watermark_of_leader_alone),
+        1000,
     ),
-    "acks-at-once": Defect("acks=all is answered as acks=1", _replacing(Commits, "is_due", _always(False)), 0),
+    "acks-at-once": Defect("acks=all is answered as acks=1", _replacing(Commits, "is_due", _always(False)), 1002),
     "forgets-producers": Defect(
-        "a log comes up without its producers", _replacing(StoredLog, "open", _forgets_producers), 0
+        "a log comes up without its producers", _replacing(StoredLog, "open", _forgets_producers), 1003
     ),
-    "takes-duplicates": Defect("a batch is taken twice", _replacing(ProducerState, "check", _takes_duplicates), 0),
+    "takes-duplicates": Defect("a batch is taken twice", _replacing(ProducerState, "check", _takes_duplicates), 1000),
     "ignores-last-stable-offset": Defect(
         "readers of committed records read up to the high watermark",
-        _replacing(Log, "last_stable_offset", lambda _: lambda log, high_watermark: high_watermark),
-        0,
+        _replacing(Log, "last_stable_offset", _ignores_last_stable_offset),
+        1000,
     ),
     "forgets-aborts": Defect(
-        "aborted transactions are not noted", _replacing(ProducerState, "aborted_by", _always(None)), 0
+        "aborted transactions are not noted", _replacing(ProducerState, "aborted_by", _always(None)), 1000
     ),
     "loses-markers": Defect(
-        "a marker is confirmed and not written", _replacing(Partition, "append_marker", _always(ErrorCode.none)), 0
+        "a marker is confirmed and not written", _replacing(Partition, "append_marker", _always(ErrorCode.none)), 1000
     ),
     "commits-offsets-early": Defect(
         "coordinators answer before what they keep is replicated",
         _replacing(CoordinatorRunner, "_is_committed", _always(True)),
-        0,
+        1002,
     ),
     "trusts-crashes": Defect(
         "every start counts as one after a clean stop",
-        _replacing(
-            Hosting, "_read_clean_shutdown", lambda original: lambda hosting: (True, max(0, original(hosting)[1]))
-        ),
-        0,
+        _replacing(Hosting, "_read_clean_shutdown", _trusts_crashes),
+        1000,
     ),
     "follows-unsynced": Defect(
         "followers of a synced topic confirm what is not on their disk",
         _replacing(_Lane, "_sync", lambda _: _nothing),
-        0,
+        3,
     ),
     "wakes-between-roles": Defect(
         "who steps down lets readers look before it follows",
         _replacing(Replication, "_resign", _wakes_readers_between_roles),
-        0,
+        1002,
     ),
 }

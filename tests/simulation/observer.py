@@ -212,7 +212,9 @@ class Observer:
             return
         kept = self._persisted_vote(host)
         if kept is None or kept[0] < known[0] or (kept[0] == known[0] and known[1] >= 0 and kept[1] != known[1]):
-            raise Violation(11, "one persisted vote", f"{host.name} had {known} before it ended, and has {kept}")
+            self._found.append(
+                Violation(11, "one persisted vote", f"{host.name} had {known} before it ended, and has {kept}")
+            )
 
     # The controller
 
