@@ -42,6 +42,8 @@ def run_seed(
     started_s = time.process_time()
     unplant = plant() if plant is not None else None
     gc.disable()
+    # Modules and what they hold need not be looked through after each run.
+    gc.freeze()
     # Of clusters that were killed in the middle of something.
     warnings.simplefilter("ignore")
     try:
