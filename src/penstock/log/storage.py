@@ -125,8 +125,7 @@ class StoredLog:
         loaded = loader.load_clean() if clean else loader.recover(recovery_point)
         log = cls(disk, directory, config, topic_id, log_start_offset, loaded.end_offset, recovery_point, now_ms)
         log._install(loaded)
-        # Also after a clean stop: what that left in the page cache is on no disk yet.
-        log.recovery_point = min(recovery_point, loaded.end_offset)
+        log.recovery_point = loaded.end_offset if clean else min(recovery_point, loaded.end_offset)
         if not clean:
             log._closed_end_offset = _NO_OFFSET
         if loaded.end_offset < log_start_offset:
