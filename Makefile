@@ -6,7 +6,11 @@ UP ?=
 # 0: the cluster alone, without the demo.
 DEMO ?= 1
 
-.PHONY: env up test test-long check docs bench lock clean
+# How long `make faults` and `make fuzz` go on, and what they begin with: SEED=n repeats a run.
+MINUTES ?= 10
+SEED ?=
+
+.PHONY: env up test test-long test-console simulate check docs bench faults fuzz lock clean
 
 env: $(VENV)/.made
 
@@ -26,6 +30,16 @@ test: check
 test-long: env
 	@$(BIN)/python -m pytest -m long
 
+# The console in a real browser, which is for developers' machines: playwright is not in the lock file, and drives the
+# system's Chromium (Debian: apt-get install chromium), since its own cannot be had everywhere.
+test-console: env
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet playwright==1.65.0
+	@$(BIN)/python -m pytest tests/e2e/test_console.py
+
+# Clusters in simulated time: SEEDS fresh ones after those that failed once, or the one SEED, told in full.
+simulate: env
+	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED),--kept --seeds $(or $(SEEDS),20))
+
 check: env
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -38,6 +52,12 @@ docs: env
 
 bench: env
 	@$(BIN)/python -m bench
+
+faults: env
+	@$(BIN)/python -m tests.e2e.faults.run $(MINUTES) $(SEED)
+
+fuzz: env
+	@$(BIN)/python -m tests.fuzz.run $(MINUTES) $(SEED)
 
 lock:
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \

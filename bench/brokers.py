@@ -27,6 +27,7 @@ _JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+KAFKA_JVM = (*_HEAP, *_JVM)
 
 
 class Unavailable(Exception):
@@ -108,7 +109,7 @@ class ApacheKafka:
         processes.run(java_command(*command), self.directory / "format.out", timeout_s=60)
 
     def launch(self) -> None:
-        command = java_command("kafka.Kafka", str(self._settings_file), jvm=(*_HEAP, *_JVM))
+        command = java_command("kafka.Kafka", str(self._settings_file), jvm=KAFKA_JVM)
         self._process = processes.start(command, self._output)
 
     def stop(self) -> float:

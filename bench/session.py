@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from bench import (
     brokers,
+    clusters,
     group_commits,
     group_members,
     http_load,
@@ -54,6 +55,8 @@ class Sizes:
     http_records: int
     http_requests: int
     spark_records: int
+    cluster_kills: int
+    cluster_topics: int
 
 
 FULL = Sizes(
@@ -72,6 +75,8 @@ FULL = Sizes(
     http_records=2_000_000,
     http_requests=30_000,
     spark_records=4_000_000,
+    cluster_kills=5,
+    cluster_topics=1_000,
 )
 QUICK = Sizes(
     warmup_seconds=2,
@@ -89,6 +94,8 @@ QUICK = Sizes(
     http_records=200_000,
     http_requests=4_000,
     spark_records=1_000_000,
+    cluster_kills=2,
+    cluster_topics=100,
 )
 
 
@@ -132,6 +139,18 @@ class Session:
         finally:
             broker.kill()
             shutil.rmtree(broker.directory, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def cluster(self) -> Iterator[clusters.Cluster]:
+        """Three nodes that serve, while no other broker runs."""
+        self.end_shared()
+        self._brokers_made += 1
+        cluster = clusters.CLUSTERS[self.kind](self.directory / f"cluster-{self._brokers_made}")
+        try:
+            clusters.start(cluster)
+            yield cluster
+        finally:
+            clusters.remove(cluster)
 
     def end_shared(self) -> None:
         broker, self._shared = self._shared, None
@@ -214,20 +233,29 @@ class Session:
         rate = result["records"] / result["seconds"]
         return self._rate_sample(rate, result["records"], cpu_before, client_cpu_seconds=result["cpu_seconds"])
 
-    def producer_performance(self, topic: str, record_bytes: int, records: int, properties: dict[str, str]) -> Sample:
-        """Records per second by Kafka's ProducerPerformance, its first tenth not counted."""
+    def producer_performance(
+        self,
+        topic: str,
+        record_bytes: int,
+        records: int,
+        properties: dict[str, str],
+        cluster: clusters.Cluster | None = None,
+    ) -> Sample:
+        """Records per second by Kafka's ProducerPerformance, its first tenth not counted. Against the shared broker,
+        unless a cluster is named."""
         arguments = ["org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
         arguments += ["--num-records", str(records), "--record-size", str(record_bytes)]
-        arguments += ["--warmup-records", str(records // 10), "--bootstrap-server", self._address()]
+        arguments += ["--warmup-records", str(records // 10), "--bootstrap-server"]
+        arguments += [self._address() if cluster is None else cluster.address]
         arguments += ["--command-property"]
         arguments += [f"{name}={value}" for name, value in properties.items()]
-        cpu_before = self._settled_cpu()
+        cpu_before = self._settled_cpu(cluster)
         printed = self._run(brokers.java_command(*arguments, jvm=_CLIENT_HEAP))
         # It reports every few seconds, then all records, then those after the warm-up.
         rates = _RATE.findall(printed)
         if "steady state" not in printed or not rates:
             raise processes.Failed(f"ProducerPerformance printed no result: {printed[-300:]}")
-        return self._rate_sample(float(rates[-1]), records, cpu_before)
+        return self._rate_sample(float(rates[-1]), records, cpu_before, cluster=cluster)
 
     def consumer_performance(self, topic: str, records: int) -> Sample:
         """Records per second by Kafka's ConsumerPerformance, from its first fetch on."""
@@ -264,17 +292,21 @@ class Session:
         waits: dict[str, float] = json.loads(output.read_text())
         return settled, waits
 
-    def http_loaded(self, plan: http_load.HttpLoad) -> Sample:
-        """Records per second, or requests where an answer is none. The CPU is the broker's, without the server's."""
+    def http_loaded(self, plan: http_load.HttpLoad, server_pid: int) -> Sample:
+        """Records per second, or requests where an answer is none. The CPU is the broker's, the note has the
+        server's."""
         cpu_before = self._settled_cpu()
+        server_before_s = processes.cpu_seconds([server_pid])
         result = self.printed(http_load.command(plan))
+        server_ms = (processes.cpu_seconds([server_pid]) - server_before_s) * 1000 / max(result["requests"], 1)
         sample = self._rate_sample(
             result["records"] / result["seconds"],
             result["records"],
             cpu_before,
             client_cpu_seconds=result["cpu_seconds"],
         )
-        return replace(sample, note=f"p99 of a request {result['p99_ms']:.0f} ms")
+        note = f"p99 of a request {result['p99_ms']:.0f} ms, CPU of the server for one {server_ms:.2f} ms"
+        return replace(sample, note=note)
 
     def committed(self, plan: group_commits.CommitReplay) -> Sample:
         """Offsets per second."""
@@ -293,10 +325,15 @@ class Session:
         return result
 
     def _rate_sample(
-        self, rate: float, records: float, cpu_before: CpuSeconds, client_cpu_seconds: float | None = None
+        self,
+        rate: float,
+        records: float,
+        cpu_before: CpuSeconds,
+        client_cpu_seconds: float | None = None,
+        cluster: clusters.Cluster | None = None,
     ) -> Sample:
         """`client_cpu_seconds` where the client tells it; otherwise its start-up is part of it."""
-        after = self._cpu()
+        after = self._cpu(cluster)
         if client_cpu_seconds is None:
             client_cpu_seconds = after.clients - cpu_before.clients
         return Sample(
@@ -305,17 +342,18 @@ class Session:
             client_cpu_seconds_per_million=client_cpu_seconds / records * 1e6,
         )
 
-    def _cpu(self) -> CpuSeconds:
-        return CpuSeconds(processes.cpu_seconds(self.shared().pids()), processes.ended_children_cpu_seconds())
+    def _cpu(self, cluster: clusters.Cluster | None = None) -> CpuSeconds:
+        pids = self.shared().pids() if cluster is None else cluster.pids()
+        return CpuSeconds(processes.cpu_seconds(pids), processes.ended_children_cpu_seconds())
 
     def settle(self) -> None:
         """What earlier measurements wrote must not be on its way to the disk during this one."""
         os.sync()
         self._warm_memory()
 
-    def _settled_cpu(self) -> CpuSeconds:
+    def _settled_cpu(self, cluster: clusters.Cluster | None = None) -> CpuSeconds:
         self.settle()
-        return self._cpu()
+        return self._cpu(cluster)
 
     def _warm_memory(self) -> None:
         """Pages that a virtual machine has not used lately are first fetched from its host, which makes writing to the

@@ -87,9 +87,13 @@ def served_api_keys(connection: Connection) -> set[int]:
     return {int(api.api_key) for api in answer.api_keys}
 
 
-def create_topics(connection: Connection, names: Sequence[str], partitions: int, settings: dict[str, str]) -> None:
+def create_topics(
+    connection: Connection, names: Sequence[str], partitions: int, settings: dict[str, str], replicas: int = 1
+) -> None:
     configs = [Struct(name=name, value=value) for name, value in settings.items()]
-    topics = [Struct(name=name, num_partitions=partitions, replication_factor=1, configs=configs) for name in names]
+    topics = [
+        Struct(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs) for name in names
+    ]
     answer = connection.ask(CREATE_TOPICS, 7, Struct(topics=topics, timeout=60_000))
     for topic in answer.topics:
         if topic.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
@@ -115,6 +119,35 @@ def find_topics(connection: Connection, names: Sequence[str]) -> list[Topic] | N
             return None
         found.append(Topic(topic.name, topic.topic_id, len(topic.partitions)))
     return found
+
+
+def brokers_known_to(port: int) -> set[int]:
+    with Connection(port, timeout_s=10) as connection:
+        answer = connection.ask(METADATA, 12, Struct(topics=[], allow_auto_topic_creation=False))
+    return {int(broker.node_id) for broker in answer.brokers}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    topic: str
+    partition: int
+    # -1 while there is none.
+    leader: int
+    in_sync: int
+
+
+def placements(port: int, names: Sequence[str]) -> list[Placement]:
+    """Of all partitions of these topics, as the node at `port` sees it; none while it knows not all of them."""
+    with Connection(port, timeout_s=60) as connection:
+        topics = [Struct(name=name) for name in names]
+        answer = connection.ask(METADATA, 12, Struct(topics=topics, allow_auto_topic_creation=False))
+    if any(topic.error_code != ErrorCode.none for topic in answer.topics):
+        return []
+    return [
+        Placement(topic.name, int(one.partition_index), int(one.leader_id), len(one.isr_nodes))
+        for topic in answer.topics
+        for one in topic.partitions
+    ]
 
 
 def make_topic(port: int, name: str, partitions: int, settings: dict[str, str] | None = None) -> Topic:
@@ -182,6 +215,23 @@ def produce_once(connection: Connection, topic: str, batches: dict[int, bytearra
     answer = connection.ask(PRODUCE, PRODUCE_VERSION, produce_request(topic, batches, acks))
     partitions = answer.responses[0].partition_responses
     return {int(partition.index) for partition in partitions if partition.error_code != ErrorCode.none}
+
+
+def produce_many(
+    connection: Connection, partitions: Sequence[tuple[str, int]], batch: bytearray, acks: int
+) -> set[tuple[str, int]]:
+    """The same batch to many partitions in one request; those that refused it."""
+    by_topic: dict[str, list[Struct]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(Struct(index=index, records=batch))
+    topics = [Struct(name=topic, partition_data=listed) for topic, listed in by_topic.items()]
+    answer = connection.ask(PRODUCE, PRODUCE_VERSION, Struct(acks=acks, timeout=30_000, topic_data=topics))
+    return {
+        (topic.name, int(one.index))
+        for topic in answer.responses
+        for one in topic.partition_responses
+        if one.error_code != ErrorCode.none
+    }
 
 
 def first_acknowledgement(port: int, topic: str, check_running: Callable[[], None], timeout_s: float = 180) -> None:

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from bench.figures import Figure, Sample
 from bench.scenarios import (
+    cluster,
+    cluster_failures,
+    cluster_partitions,
     compaction,
     consume,
     groups,
@@ -32,7 +35,7 @@ class Scenario(Protocol):
         """(key of the figure, sample), one after the other as they are measured."""
 
 
-# memory is of the broker that the ones before it used; many_partitions ends that one.
+# memory is of the broker that the ones before it used; those after it end that one.
 SCENARIOS: dict[str, Scenario] = {
     "start": start,
     "produce": produce,
@@ -46,7 +49,10 @@ SCENARIOS: dict[str, Scenario] = {
     "memory": memory,
     "http": http,
     "partitions": many_partitions,
+    "cluster": cluster,
+    "cluster-failures": cluster_failures,
+    "cluster-partitions": cluster_partitions,
 }
 
-# Its goals are absolute and Apache Kafka needs minutes for it: one look at that is enough.
-ONCE_FOR_KAFKA = frozenset({"partitions"})
+# Their goals are absolute and Apache Kafka needs minutes for them: one look at that is enough.
+ONCE_FOR_KAFKA = frozenset({"partitions", "cluster-failures", "cluster-partitions"})

@@ -48,10 +48,10 @@ def measure(session: Session) -> Iterator[tuple[str, Sample]]:
     server = processes.start(command, session.directory / "http.out")
     try:
         _wait_until_served(port)
-        yield "http.batch", _batches(session, port)
-        yield "http.single", _singles(session, port)
-        yield "http.poll", _polls(session, port)
-        yield "http.schema", _schemas(session, port)
+        yield "http.batch", _batches(session, port, server.pid)
+        yield "http.single", _singles(session, port, server.pid)
+        yield "http.poll", _polls(session, port, server.pid)
+        yield "http.schema", _schemas(session, port, server.pid)
         yield "http.metrics", _scrapes(session, port)
     finally:
         processes.end(server, timeout_s=15)
@@ -78,7 +78,7 @@ def _ask(port: int, path: str, body: Any = None) -> bytes:
         return read
 
 
-def _batches(session: Session, port: int) -> Sample:
+def _batches(session: Session, port: int, server_pid: int) -> Sample:
     plan = HttpLoad(
         port=port,
         method="POST",
@@ -89,10 +89,10 @@ def _batches(session: Session, port: int) -> Sample:
         record_bytes=100,
         counted='"offset":',
     )
-    return session.http_loaded(plan)
+    return session.http_loaded(plan, server_pid)
 
 
-def _singles(session: Session, port: int) -> Sample:
+def _singles(session: Session, port: int, server_pid: int) -> Sample:
     plan = HttpLoad(
         port=port,
         method="POST",
@@ -102,10 +102,10 @@ def _singles(session: Session, port: int) -> Sample:
         record_bytes=100,
         counted='"offset":',
     )
-    return session.http_loaded(plan)
+    return session.http_loaded(plan, server_pid)
 
 
-def _polls(session: Session, port: int) -> Sample:
+def _polls(session: Session, port: int, server_pid: int) -> Sample:
     _ask(port, "/consumers/bench/subscribe", {"topics": ["http"]})
     _ask(port, "/consumers/bench/poll?timeout_ms=10000&max_records=1")
     plan = HttpLoad(
@@ -117,10 +117,10 @@ def _polls(session: Session, port: int) -> Sample:
         counted='"offset":',
         records_max=session.sizes.http_records * 9 // 10,
     )
-    return session.http_loaded(plan)
+    return session.http_loaded(plan, server_pid)
 
 
-def _schemas(session: Session, port: int) -> Sample:
+def _schemas(session: Session, port: int, server_pid: int) -> Sample:
     try:
         schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
         answer = json.loads(_ask(port, "/subjects/bench-value/versions", {"schema": schema}))
@@ -133,7 +133,7 @@ def _schemas(session: Session, port: int) -> Sample:
         connections=32,
         requests=session.sizes.http_requests,
     )
-    return session.http_loaded(plan)
+    return session.http_loaded(plan, server_pid)
 
 
 def _scrapes(session: Session, port: int) -> Sample:

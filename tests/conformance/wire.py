@@ -172,6 +172,7 @@ def fetch_of(
     leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
     isolation_level: int = 0,
+    rack_id: str = "",
 ) -> Struct:
     """`offsets` are (partition, offset); `session` is (id, epoch)."""
     partitions = [
@@ -195,7 +196,7 @@ def fetch_of(
         session_epoch=session[1],
         topics=[Struct(topic=topic, topic_id=topic_id, partitions=partitions)] if partitions else [],
         forgotten_topics_data=[],
-        rack_id="",
+        rack_id=rack_id,
     )
 
 

@@ -1,7 +1,7 @@
 """The console in a real browser, with a real broker behind it.
 
-Wants the package `playwright` and a Chromium of the system's (Debian: apt-get install chromium), found on the PATH or
-named by PENSTOCK_CHROMIUM. Without them, and in CI, these tests are skipped.
+Wants the package `playwright`, which `make test-console` installs, and a Chromium of the system's (Debian: apt-get
+install chromium), found on the PATH or named by PENSTOCK_CHROMIUM. Without them, and in CI, these tests are skipped.
 """
 
 import json
@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from penstock.testing.in_process import BrokerInProcess
@@ -26,11 +26,13 @@ if os.environ.get("CI"):
     pytest.skip("a browser is for developers' machines", allow_module_level=True)
 if CHROMIUM is None:
     pytest.skip("there is no Chromium: apt-get install chromium", allow_module_level=True)
-playwright_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+playwright_api = pytest.importorskip("playwright.sync_api", reason="there is no playwright: make test-console")
 expect = playwright_api.expect
 
 WAIT_MS = 20_000
 PAGE_BYTES_MAX = 200_000
+# Of a page however much there is to show: what is more is on further pages.
+ELEMENTS_MAX = 3_000
 HOSTILE = '<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>'
 JSON = {"content-type": "application/json; value=json"}
 PAYMENT = {"type": "record", "name": "Payment", "fields": [{"name": "id", "type": "string"}]}
@@ -71,6 +73,11 @@ class Served:
             return offset
         finally:
             consumer.close()
+
+    def transaction_state(self, name: str) -> str:
+        listed = self.http.get("/api/transactions").json()["transactions"]
+        (state,) = [one["state"] for one in listed if one["transactional_id"] == name]
+        return str(state)
 
     def schema(self, subject: str, *fields: dict[str, Any]) -> None:
         text = json.dumps(PAYMENT | {"fields": [*PAYMENT["fields"], *fields]})
@@ -137,8 +144,8 @@ def tab(served: Served, browser: Any) -> Iterator[Tab]:
     assert found.hosts == {urlsplit(served.url).netloc}
 
 
-def wait_for(check: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_MS / 1000
+def wait_for(check: Callable[[], bool], seconds: float = WAIT_MS / 1000) -> None:
+    until = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -248,6 +255,20 @@ def test_a_thousand_topics_are_searched_sorted_and_paged_with_the_state_in_the_u
     page.fill("[data-search]", f"{mark}-0123")
     expect(page.locator("tr[data-row]")).to_have_count(1)
     assert time.monotonic() - started < 2
+    served.fill(names[0], [1])
+    group = served.group_at(names[0], 0)
+    for path, text in {
+        "/console/": "All is well",
+        "/console/brokers": "Partitions that need attention",
+        f"/console/brokers/1?q=many-{mark}-0999": f"many-{mark}-0999",
+        f"/console/topics/{names[0]}": "with all replicas",
+        f"/console/topics/{names[0]}?tab=groups": group,
+        f"/console/groups/{quote(group)}": names[0],
+    }.items():
+        tab.open(path)
+        tab.see(text)
+        tall = page.evaluate("document.querySelectorAll('*').length")
+        assert tall < ELEMENTS_MAX, f"{path} has {tall} elements"
     for future in served.admin.delete_topics(names).values():
         future.result(60)
 
@@ -292,6 +313,46 @@ def test_a_topic_is_made_changed_cloned_and_deleted(tab: Tab, served: Served) ->
     button.click()
     page.wait_for_url("**/console/topics")
     wait_for(lambda: served.http.get(f"/api/topics/{name}").status_code == 404)
+
+
+def test_an_open_transaction_is_aborted_after_a_question(tab: Tab, served: Served) -> None:
+    topic, name = served.topic(), f"payments/{uuid.uuid4().hex[:8]}"
+    config = {"bootstrap.servers": served.broker.bootstrap_servers, "transactional.id": name, "log_level": 0}
+    producer = Producer(config)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"unfinished")
+    producer.flush(20)
+    page = tab.open(f"/console/transactions?q={quote(name)}")
+    row = page.locator("tr[data-row]")
+    expect(row).to_contain_text(f"{topic} 0")
+    row.get_by_role("button", name="Abort").click()
+    expect(page.get_by_role("dialog")).to_contain_text(name)
+    page.get_by_role("button", name="Leave it").click()
+    assert served.transaction_state(name) == "Ongoing"
+    row.get_by_role("button", name="Abort").click()
+    page.get_by_role("button", name="Abort it").click()
+    tab.see(f"{name} is aborted.")
+    assert served.transaction_state(name) in ("CompleteAbort", "Empty")
+    with pytest.raises(KafkaException, match=r"(?i)fenced"):
+        producer.commit_transaction(20)
+
+
+def test_the_lag_of_one_partition_is_drawn_when_it_is_chosen(tab: Tab, served: Served) -> None:
+    topic = served.topic()
+    served.fill(topic, list(range(20)))
+    group = served.group_at(topic, 5)
+    lags = f"/api/charts?group={quote(group, safe='')}&topic={topic}&partition=0"
+    wait_for(lambda: len(served.http.get(lags).json()["times"]) >= 2, seconds=60)
+    page = tab.open(f"/console/groups/{quote(group)}")
+    expect(page.locator(".chart canvas")).to_be_visible()
+    page.get_by_role("button", name=f"Lag of {topic} 0 over time").click()
+    tab.see(f"Lag in {topic} 0")
+    assert quote(f"{topic}/0", safe="") in page.url
+    page.reload()
+    expect(page.locator(".chart-figure")).to_have_text("15")
+    page.get_by_role("button", name="All partitions").click()
+    expect(page.get_by_role("heading", name="Lag", exact=True)).to_be_visible()
 
 
 def test_messages_are_shown_as_they_are(tab: Tab, served: Served) -> None:

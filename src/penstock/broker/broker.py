@@ -4,6 +4,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ from penstock.broker.broker_life import BrokerLife
 from penstock.broker.commits import Commits
 from penstock.broker.controller_channel import ControllerChannel
 from penstock.broker.controller_runner import ControllerRunner
+from penstock.broker.fetch.nearest import RACK_AWARE
 from penstock.broker.fetch.sessions import SessionCache
 from penstock.broker.fetch.waiting import WAKE_BYTES
 from penstock.broker.group_commit import GroupCommit
@@ -28,6 +30,7 @@ from penstock.broker.metrics import BrokerMetrics
 from penstock.broker.producer_ids import ProducerIdBlocks
 from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
 from penstock.broker.replication import Replication
+from penstock.broker.throttling import Throttling
 from penstock.broker.transaction_coordinator import TransactionCoordinator
 from penstock.broker.transaction_markers import TransactionMarkers
 from penstock.broker.transaction_verification import TransactionVerification
@@ -88,8 +91,10 @@ class Broker:
         clock: Clock,
         random: Random,
         boot_id: str | None = None,
+        sync_threads: Executor | None = None,
     ) -> None:
-        """`boot_id` changes when the machine starts anew; None where there is no telling."""
+        """`boot_id` changes when the machine starts anew; None where there is no telling. Syncs run in
+        `sync_threads`, of its own unless given."""
         self.identity = identity
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id
@@ -100,7 +105,8 @@ class Broker:
         self.random = random
         self.metrics = BrokerMetrics(settings["slow.request.log.ms"])
         self.image = MetadataImage()
-        self.group_commit = GroupCommit()
+        self.group_commit = GroupCommit(sync_threads)
+        self.throttling = Throttling(self.node_id, self.image)
         self.replication = Replication(self)
         self.hosting = Hosting(
             self.node_id,
@@ -123,6 +129,7 @@ class Broker:
         self.markers = TransactionMarkers(self)
         self.verification = TransactionVerification(self)
         self.fetch_bytes_max: int = settings["fetch.max.bytes"]
+        self.sends_to_own_rack = (settings["replica.selector.class"] or "").endswith(RACK_AWARE)
         self.fetch_sessions = SessionCache(
             random,
             sessions_max=settings["max.incremental.fetch.session.cache.slots"],
@@ -133,6 +140,8 @@ class Broker:
         self.served_apis: Sequence[Api | HotApi] = ()
         self.ask_here: Callable[[int, int, Struct], Awaitable[Any]] = _no_router
         self.answer_frame: Callable[[bytes], Awaitable[bytes]] = _no_router
+        # Otherwise it only controls: it votes, decides, and serves what Kafka's controllers do.
+        self.hosts_partitions = "broker" in settings["process.roles"]
         self.is_ready = asyncio.Event()
         self._is_hosting = False
         # Who waits for the metadata to become what he needs it to be.
@@ -193,12 +202,17 @@ class Broker:
         self.quorum.start()
 
     async def start(self, host: str, port: int) -> None:
-        """Registers with the controller, takes over partitions, and is ready when it may serve. Raises DiskError and
-        Refused."""
+        """Registers with the controller, takes over partitions, and is ready when it may serve; a node that only
+        controls, when there is a quorum. Raises DiskError and Refused."""
+        if not self.hosts_partitions:
+            await self.until(lambda: self.quorum.leader_id >= 0)
+            self.is_ready.set()
+            return
         await self.life.register(host, port, self.hosting.previous_broker_epoch)
         self.hosting.broker_epoch = self.life.epoch
         await self.quorum.applied(self.life.epoch + 1)
         self._use_broker_configs()
+        self.throttling.reconfigure({})
         self.hosting.load()
         self._is_hosting = True
         self.life.start()
@@ -210,7 +224,7 @@ class Broker:
 
     async def take_leave(self) -> None:
         """Hands over what this node leads, so that nobody misses it. Called while it still serves."""
-        if len(self.image.brokers) > 1:
+        if self.hosts_partitions and len(self.image.brokers) > 1:
             await self.life.take_leave(_LEAVE_SECONDS_MAX)
         await self.quorum.stop()
 
@@ -255,6 +269,7 @@ class Broker:
         if self._is_hosting:
             self._use_broker_configs()
             self.hosting.reconcile()
+            self.throttling.reconfigure(self.hosting.by_name)
             self.groups.on_topics_changed()
         self._settle_coordinators()
         self._tell_watchers()
@@ -271,11 +286,13 @@ class Broker:
             # What a batch changes belongs together: a partition's new ISR, and that a broker is fenced.
             for record in batch.records:
                 self._follow(record)
+        self.replication.on_metadata_applied()
         self._settle_coordinators()
         self._tell_watchers()
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None:
         log.info("epoch %d of the metadata quorum: %s leads", epoch, "nobody" if leader_id < 0 else f"node {leader_id}")
+        self._tell_watchers()
 
     def on_leading(self, epoch: int) -> None:
         self.controller.activate(self.image)
@@ -292,6 +309,8 @@ class Broker:
         if isinstance(record, ConfigRecord) and record.resource_type == RESOURCE_BROKER:
             self._use_broker_configs()
         self.hosting.apply(record)
+        if isinstance(record, ConfigRecord):
+            self.throttling.reconfigure(self.hosting.by_name)
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.groups.on_topics_changed()
 
@@ -370,6 +389,11 @@ class Broker:
             self.image.config_of(RESOURCE_BROKER, ALL_BROKERS),
             self.image.config_of(RESOURCE_BROKER, str(self.node_id)),
         )
+
+    def replicas_of_internal_topics(self, wanted: int) -> int:
+        """As many as are wanted; in a cluster that is smaller by design, as many as it has nodes: one node needs
+        no settings. Nodes that are yet to come are counted: a topic that was made with too few would stay so."""
+        return min(wanted, max(len(self.image.brokers), len(self.identity.voters), 1))
 
     def endpoint_for(self, context: "RequestContext", broker_id: int) -> tuple[str, int, str | None]:
         """Host, port and rack to tell this client. For ourselves, unless `advertised.listeners` is set: the address by

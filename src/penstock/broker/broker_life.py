@@ -65,12 +65,19 @@ class BrokerLife:
             log_dirs=[self._log_directory_id],
             previous_broker_epoch=previous_epoch,
         )
-        deadline_s = asyncio.get_running_loop().time() + _REGISTRATION_SECONDS_MAX
+        # Since when it is refused for which reason. The session of a node that was killed has to end before it may come
+        # again, and a new controller gives it another one.
+        refused_since_s: dict[ErrorCode, float] = {}
+        patience_s = {
+            ErrorCode.request_timed_out: _REGISTRATION_SECONDS_MAX,
+            ErrorCode.duplicate_broker_registration: 3 * self._settings["broker.session.timeout.ms"] / 1000,
+        }
         while True:
             problem = await self._try_to_register(body)
             if problem is None:
                 return
-            if problem.code not in _WORTH_WAITING or asyncio.get_running_loop().time() > deadline_s:
+            now_s = asyncio.get_running_loop().time()
+            if now_s - refused_since_s.setdefault(problem.code, now_s) >= patience_s.get(problem.code, 0):
                 raise problem
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -148,9 +155,6 @@ class BrokerLife:
             offline_log_dirs=[],
         )
 
-
-# The other nodes may not be there yet, and the session of a node that was killed has to end before it may come again.
-_WORTH_WAITING = frozenset({ErrorCode.request_timed_out, ErrorCode.duplicate_broker_registration})
 
 _REFUSALS = {
     ErrorCode.inconsistent_cluster_id: "the data directory belongs to another cluster than the one this node asks to "

@@ -108,4 +108,7 @@ def _receive(assignments: "queue.SimpleQueue[Assignment]") -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # What is pickled must have the module's own name, not that of the program which it is here.
+    from penstock.broker.cleaner_helper import main as main_of_module
+
+    main_of_module()

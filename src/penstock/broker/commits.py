@@ -37,7 +37,7 @@ class _Wait:
     def __init__(self, broker: "Broker", partitions: Sequence[Partition], timeout_ms: int | None, done: Done) -> None:
         self._done = done
         self._outcome: dict[Partition, ErrorCode] = {}
-        self._undecided = set(partitions)
+        self._undecided = dict.fromkeys(partitions)
         self._timer: asyncio.TimerHandle | None = None
         alone = [partition for partition in partitions if partition.leader is None]
         if alone:
@@ -69,7 +69,7 @@ class _Wait:
     def _decide(self, partition: Partition, error: ErrorCode) -> None:
         if partition not in self._undecided:
             return
-        self._undecided.discard(partition)
+        del self._undecided[partition]
         self._outcome[partition] = error
         if not self._undecided:
             if self._timer is not None:

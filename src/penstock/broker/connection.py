@@ -35,7 +35,7 @@ _BUFFER_BYTES_BUSY = 1024 * 1024
 _OUT_BYTES_MAX = 8 * 1024 * 1024
 _PENDING_MAX = 256
 # Up to here, copying file bytes next to the headers around them beats a sendfile call of their own.
-_COPY_BYTES_MAX = 32 * 1024
+COPY_BYTES_MAX = 32 * 1024
 _GATHER_MAX = 64
 _SENDER_BYTES_MIN = 256 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -75,6 +75,7 @@ class Deferred:
 class Connection:
     __slots__ = (
         "_buffer",
+        "_copy_bytes_max",
         "_dispatch",
         "_end",
         "_frame_bytes_max",
@@ -105,6 +106,7 @@ class Connection:
         frame_bytes_max: int,
         on_close: Callable[["Connection"], None],
         sender: Sender | None = None,
+        copy_bytes_max: int = COPY_BYTES_MAX,
     ) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -114,6 +116,7 @@ class Connection:
         self._frame_bytes_max = frame_bytes_max
         self._on_close = on_close
         self._sender = sender
+        self._copy_bytes_max = copy_bytes_max
         self._is_sent_for = False
         self._buffer = bytearray(_BUFFER_BYTES_MIN)
         self._start = 0
@@ -284,7 +287,7 @@ class Connection:
         try:
             while out:
                 part = out[0]
-                if type(part) is not Slice or part.length <= _COPY_BYTES_MAX:
+                if type(part) is not Slice or part.length <= self._copy_bytes_max:
                     self._send_gathered()
                 elif part.length >= _SENDER_BYTES_MIN and self._hand_to_sender(part):
                     return
@@ -318,7 +321,7 @@ class Connection:
             flags = 0
             for position, part in enumerate(out):
                 if type(part) is Slice:
-                    if part.length > _COPY_BYTES_MAX:
+                    if part.length > self._copy_bytes_max:
                         # The file's bytes follow at once: let the headers before them travel along.
                         flags = _MSG_MORE
                         break

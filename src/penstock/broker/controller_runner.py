@@ -18,7 +18,7 @@ from penstock.broker.quorum_runner import QuorumRunner
 from penstock.cluster.metadata.controller import Controller
 from penstock.cluster.metadata.decision import Decision
 from penstock.cluster.metadata.image import MetadataImage
-from penstock.cluster.metadata.records import MetadataRecord, encode_record
+from penstock.cluster.metadata.records import RECOVERED, RECOVERING, ConfigRecord, MetadataRecord, encode_record
 from penstock.cluster.metadata.snapshot import copy_of
 from penstock.protocol.records import Record, build_batch
 
@@ -27,6 +27,7 @@ log = logging.getLogger("penstock.controller")
 T = TypeVar("T")
 
 _PROBE_SECONDS_MAX = 0.3
+_UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
 
 
 class ControllerRunner:
@@ -43,9 +44,11 @@ class ControllerRunner:
         self._controller: Controller | None = None
         self._session_timer: asyncio.TimerHandle | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
+        self._unclean_timer: asyncio.TimerHandle | None = None
         self._watched: dict[Connection, tuple[int, int]] = {}
         # asyncio keeps only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
+        self.unclean_elections = 0
 
     @property
     def is_active(self) -> bool:
@@ -55,19 +58,20 @@ class ControllerRunner:
         """This node leads the quorum, and `committed` has all there was before."""
         self._image = copy_of(committed)
         self._controller = Controller(self._image, self._settings, self._random, self._cluster_id)
-        self._controller.activate(self._clock.monotonic_ms())
+        self._controller.activate(self._clock.monotonic_ms(), self._quorum.leaders_heard_ms)
         self._schedule_sessions()
         self._schedule_balance()
+        self._schedule_unclean()
         # The one before may have died together with brokers that it would have noticed.
         for broker in self._image.brokers.values():
             self._look_after(broker.id, broker.epoch)
 
     def deactivate(self) -> None:
         self._image = self._controller = None
-        for timer in (self._session_timer, self._balance_timer):
+        for timer in (self._session_timer, self._balance_timer, self._unclean_timer):
             if timer is not None:
                 timer.cancel()
-        self._session_timer = self._balance_timer = None
+        self._session_timer = self._balance_timer = self._unclean_timer = None
 
     async def decide(self, decide: Callable[[Controller], Decision[T]]) -> T:
         """The answer, once what it rests on is committed and applied here. Raises Refused."""
@@ -81,6 +85,11 @@ class ControllerRunner:
             committed = self._quorum.propose(self._batch_of(decision.records))
             for record in decision.records:
                 image.replay(record)
+                self.unclean_elections += getattr(record, "leader_recovery_state", RECOVERED) == RECOVERING
+            if any(
+                isinstance(record, ConfigRecord) and record.name == _UNCLEAN_ELECTIONS for record in decision.records
+            ):
+                self._run(self._elect_unclean)
         else:
             committed = self._quorum.applied(self._quorum.next_offset)
         self._schedule_sessions()
@@ -149,6 +158,21 @@ class ControllerRunner:
             pass
         if self._controller is not None:
             self._schedule_balance()
+
+    # Where a topic allows it, anybody leads rather than nobody
+
+    def _schedule_unclean(self) -> None:
+        seconds = self._settings["unclean.leader.election.interval.ms"] / 1000
+        self._unclean_timer = self._loop.call_later(seconds, self._run, self._look_for_leaderless)
+
+    async def _look_for_leaderless(self) -> None:
+        await self._elect_unclean()
+        if self._controller is not None:
+            self._schedule_unclean()
+
+    async def _elect_unclean(self) -> None:
+        while await self._decide_quietly(lambda controller: controller.elect_unclean()):
+            pass
 
     async def _decide_quietly(self, decide: Callable[[Controller], Decision[T]]) -> T | None:
         try:

@@ -6,7 +6,7 @@ It runs in a thread; the event loop goes on.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from penstock.base.ports import DiskError, File
 
@@ -17,9 +17,9 @@ _THREADS = 4
 
 
 class GroupCommit:
-    def __init__(self) -> None:
+    def __init__(self, threads: Executor | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sync")
+        self._threads = threads or ThreadPoolExecutor(_THREADS, thread_name_prefix="sync")
         self._waiting_files: dict[str, File] = {}
         self._waiting: list[tuple[tuple[str, ...], Done]] = []
         self._is_syncing = False

@@ -76,12 +76,10 @@ class GroupCoordinator:
     async def make_topic(self) -> None:
         """`__consumer_offsets`, if it is not there yet. Raises Refused."""
         settings = self._broker.settings
-        brokers = sum(broker.is_active for broker in self._broker.image.brokers.values())
         topic = NewTopic(
             OFFSETS_TOPIC,
             num_partitions=settings["offsets.topic.num.partitions"],
-            # With fewer nodes than replicas wanted, as many as there are: a first group must not wait for more nodes.
-            replication_factor=min(settings["offsets.topic.replication.factor"], brokers),
+            replication_factor=self._broker.replicas_of_internal_topics(settings["offsets.topic.replication.factor"]),
             configs=(
                 ("cleanup.policy", "compact"),
                 ("compression.type", "producer"),

@@ -39,6 +39,8 @@ log = logging.getLogger("penstock.hosting")
 
 _CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _DELETED_SUFFIX = "-delete"
+# What is none of ours and yet nobody's to delete, as Kafka names it.
+_STRAY_SUFFIX = "-stray"
 _NO_EPOCH = -1
 _UNSYNCED_BYTES_MAX = 64 * 1024 * 1024
 
@@ -71,6 +73,8 @@ class Hosting:
         self._assume_role = assume_role
         self._drop = drop
         self._is_closed = False
+        # What a start has found out must not be forgotten by the next one.
+        self._lacks_something = False
         self._offsets_lock = asyncio.Lock()
         self._stale_offset_files: list[str] = []
         self._forgetting: asyncio.Task[None] | None = None
@@ -92,6 +96,7 @@ class Hosting:
 
     def load(self) -> None:
         """Takes over the image as it is, at start-up. After a crash every log is opened, which recovers it."""
+        self._refuse_missing_directories()
         for topic in self._image.topics.values():
             self._host_topic(topic)
         for directory in self._disk.list(""):
@@ -260,15 +265,44 @@ class Hosting:
             now_ms=self._clock.now_ms(),
         )
 
+    def _refuse_missing_directories(self) -> None:
+        """A replica that has lost its log must not come back as one that has everything: it might be elected, and the
+        others would delete what it does not have. After a crash it need not be asked, for then it is in no ISR. Raises
+        DiskError."""
+        if not self.was_clean:
+            return
+        for topic, index in self._recovery_points.keys() | self._high_watermarks.keys():
+            offset = max(offsets.get((topic, index), 0) for offsets in (self._recovery_points, self._high_watermarks))
+            known = self._image.topics.get(topic)
+            state = None if known is None else known.partitions.get(index)
+            if not offset or state is None or self._node_id not in state.replicas:
+                continue
+            if not self._disk.exists(f"{topic}-{index}"):
+                self._lacks_something = True
+                raise DiskError(
+                    f"the directory {topic}-{index} is missing, which had records up to {offset} when the node was "
+                    "stopped. Put it back; or, if it is lost, start the node once more: it will come back as after a "
+                    "crash, and copy the partition from the other replicas, if it has any"
+                )
+
     def _refuse_foreign_directory(self, partition: Partition) -> None:
-        """A directory of another topic id is what a crash left of a deleted topic of the same name."""
+        """A directory of another topic id is what a crash left of a deleted topic of the same name, or a mistake. It is
+        put aside, as in Kafka, for somebody to look at."""
         path = f"{partition.name}/{PARTITION_METADATA_FILE}"
         try:
             found = parse_partition_metadata(self._disk.read_file(path), path)
         except MissingFile:
             return
         if found != partition.topic_id:
-            self._disk.rename(partition.name, f"{partition.name}.{found.hex}{_DELETED_SUFFIX}")
+            aside = f"{partition.name}.{found.hex}{_STRAY_SUFFIX}"
+            log.error(
+                "%s is of another topic, with the id %s instead of %s: it is kept as %s. Delete it if nobody misses it",
+                partition.name,
+                found,
+                partition.topic_id,
+                aside,
+            )
+            self._disk.rename(partition.name, aside)
 
     def _open_and_report(self, partition: Partition) -> None:
         for note in partition.log.recovery_notes:
@@ -318,6 +352,7 @@ class Hosting:
         """Leaves everything so that the next start need not look at any log; if that cannot be done, the next start
         takes it for a crash. Blocks: nobody is served any more."""
         self._is_closed = True
+        is_clean = is_clean and not self._lacks_something
         for partition in self:
             opened = partition.loaded_log
             if opened is None:

@@ -74,7 +74,8 @@ class LogKeeper:
         self._cleaner: Cleaner = make_cleaner(disk)
         self._clean_offsets = hosting.read_offsets(CLEANER_OFFSETS_FILE)
         self._pass: Pass | None = None
-        self._totals = Totals()
+        self._one_pass_at_a_time = asyncio.Lock()
+        self.totals = Totals()
         self._tasks: list[asyncio.Task[None]] = []
         # Of logs that nobody uses: the settings they were looked at with, and when something will be due. Without
         # use and with the same settings, nothing changes.
@@ -135,9 +136,10 @@ class LogKeeper:
         doomed = retention.drop_what_is_due(partition_log, partition.high_watermark, now_ms)
         if doomed:
             segments = sum(LOG_SUFFIX in path for path in doomed)
-            self._totals.segments_deleted += segments
+            self.totals.segments_deleted += segments
             log.info("%s begins at offset %d now", partition.name, partition_log.log_start_offset)
             self._hosting.remove_later(doomed, partition)
+            partition.tell_replicas(0)
 
     def _due_ms(self, partition: Partition) -> int:
         config, due_ms = self._due.get(partition.name, (None, 0))
@@ -157,10 +159,11 @@ class LogKeeper:
     async def compact_all(self) -> None:
         """Passes, the dirtiest log first, until there is nothing that is worth one."""
         self._forget_gone()
-        while True:
-            dirtiest = await self._dirtiest()
-            if dirtiest is None or not await self._compact(*dirtiest):
-                return
+        async with self._one_pass_at_a_time:
+            while True:
+                dirtiest = await self._dirtiest()
+                if dirtiest is None or not await self._compact(*dirtiest):
+                    return
 
     async def _dirtiest(self) -> tuple[Partition, Dirtiness] | None:
         best: tuple[Partition, Dirtiness] | None = None
@@ -183,7 +186,7 @@ class LogKeeper:
         if (
             not partition.config.is_compacted
             or partition.has_failed
-            or partition.name in self._totals.uncleanable
+            or partition.name in self.totals.uncleanable
             or self._is_gone(partition)
         ):
             return None
@@ -269,7 +272,7 @@ class LogKeeper:
 
     async def _finish(self, partition: Partition, finished: Finished) -> None:
         assert self._pass is not None
-        totals = self._totals
+        totals = self.totals
         totals.passes += 1
         totals.bytes_read += self._pass.bytes_read
         totals.bytes_written += self._pass.bytes_written
@@ -290,7 +293,7 @@ class LogKeeper:
 
     def _note_failure(self, partition: Partition, failed: Failed) -> None:
         if failed.is_corrupt:
-            self._totals.uncleanable[partition.name] = failed.reason
+            self.totals.uncleanable[partition.name] = failed.reason
             log.error("%s is not compacted any more until a restart: %s", partition.name, failed.reason)
         else:
             log.error("%s could not be compacted, the next try is in a while: %s", partition.name, failed.reason)
@@ -313,15 +316,20 @@ class LogKeeper:
         names = {partition.name for partition in self._hosting}
         keys = {(partition.topic, partition.index) for partition in self._hosting}
         self._clean_offsets = {key: offset for key, offset in self._clean_offsets.items() if key in keys}
-        for known in (self._due, self._one_segment, self._totals.uncleanable):
+        for known in (self._due, self._one_segment, self.totals.uncleanable):
             for name in known.keys() - names:
                 del known[name]
 
     # What there is to see
 
+    @property
+    def current_pass(self) -> Pass | None:
+        """Of compaction, while one runs."""
+        return self._pass
+
     def status(self) -> dict[str, Any]:
         """For people and metrics: plain values by name. Logs that nobody has used are not brought up for it."""
-        totals = self._totals
+        totals = self.totals
         partitions = {}
         for partition in self._hosting:
             opened = partition.loaded_log

@@ -17,7 +17,7 @@ from penstock.cluster.raft.control_records import snapshot_closing, snapshot_ope
 from penstock.cluster.raft.rpc import OffsetAndEpoch
 from penstock.cluster.raft.stored_log import StoredRaftLog
 from penstock.cluster.raft.voters import VoterSet
-from penstock.protocol.batch import HEADER_BYTES, BatchHeader, read_header
+from penstock.protocol.batch import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
 from penstock.protocol.records import Record, build_batch, iterate_records
 
 log = logging.getLogger("penstock.quorum")
@@ -123,6 +123,11 @@ class SnapshotWriter:
 
 
 def metadata_records(batch: memoryview, header: BatchHeader) -> list[MetadataRecord]:
+    """Raises DiskError where the batch is damaged: nobody may act on metadata that was never decided."""
+    if not crc_is_valid(batch, header):
+        raise DiskError(
+            f"the metadata at offset {header.base_offset} is damaged. Restore the node's metadata directory"
+        )
     records = []
     for record in iterate_records(batch, header):
         assert record.value is not None

@@ -5,7 +5,7 @@ Counters of partitions are attributes of the partitions; `metrics_page` puts all
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from time import perf_counter_ns
 
 from penstock.base.metrics import BUCKETS, bucket_of, since
@@ -59,7 +59,9 @@ class BrokerMetrics:
     def __init__(self, slow_request_ms: int) -> None:
         self._slow_us = slow_request_ms * 1000
         self.times: dict[int, RequestTimes] = {}
-        self.failed_produce_requests = 0
+        # By topic; "" for what is not here.
+        self.failed_produce_requests: Counter[str] = Counter()
+        self.failed_fetch_requests: Counter[str] = Counter()
         self.loop_lag = RequestTimes("loop", _NEVER_US, _NEVER_US)
         self.loop_lag_max_us = 0
         self._timer: asyncio.TimerHandle | None = None

@@ -1,5 +1,5 @@
-"""GET /metrics, and /metrics/totals without single partitions, on a port of its own: as little HTTP as
-a scraper needs, with no library in the broker's process.
+"""GET /metrics on a port of its own, and the same with less of single partitions: /metrics/logs, /metrics/totals. As
+little HTTP as a scraper needs, with no library in the broker's process.
 """
 
 import asyncio
@@ -7,7 +7,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.broker.metrics_page import metrics_page
+from penstock.broker.metrics_page import Extent, metrics_page
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -18,6 +18,7 @@ _REQUEST_BYTES_MAX = 8192
 _REQUEST_SECONDS_MAX = 10
 # A page is large: no more of them at once.
 _SCRAPES_MAX = 4
+_PATHS = {b"/metrics": Extent.ALL, b"/metrics/logs": Extent.LOGS, b"/metrics/totals": Extent.TOTALS}
 
 
 class MetricsServer:
@@ -65,25 +66,25 @@ class MetricsServer:
         path = words[1].partition(b"?")[0] if len(words) == 3 else b""
         if words[0] not in (b"GET", b"HEAD"):
             _say(writer, "405 Method Not Allowed", b"only GET\n")
-        elif path not in (b"/metrics", b"/metrics/totals"):
+        elif path not in _PATHS:
             _say(writer, "404 Not Found", b"see /metrics\n")
         elif self._scrapes >= _SCRAPES_MAX:
             _say(writer, "503 Service Unavailable", b"others are scraping\n")
         else:
             self._scrapes += 1
             try:
-                await self._send_page(writer, path == b"/metrics", is_head=words[0] == b"HEAD")
+                await self._send_page(writer, _PATHS[path], is_head=words[0] == b"HEAD")
             finally:
                 self._scrapes -= 1
 
-    async def _send_page(self, writer: asyncio.StreamWriter, with_partitions: bool, *, is_head: bool) -> None:
+    async def _send_page(self, writer: asyncio.StreamWriter, extent: Extent, *, is_head: bool) -> None:
         """Ends with the connection, so that its length need not be known beforehand."""
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4; charset=utf-8\r\nconnection: close\r\n\r\n"
         )
         if is_head:
             return
-        async for piece in metrics_page(self._broker, with_partitions=with_partitions):
+        async for piece in metrics_page(self._broker, extent):
             writer.write(piece.encode())
             await writer.drain()
 

@@ -37,6 +37,9 @@ _API_VERSIONS = 18
 _TWIN_SECONDS_MAX = 1.0
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 
+# Given the data directory: tests run nodes on disks that can lose power.
+OpenDisk = Callable[[str], RealDisk]
+
 
 class StartRefused(Exception):
     """The node cannot start; the message says why and what to do."""
@@ -54,7 +57,10 @@ class NodeConfig:
 
 
 def run(
-    config: NodeConfig, on_ready: Callable[[str], None], on_metrics: Callable[[str], None] = lambda _: None
+    config: NodeConfig,
+    on_ready: Callable[[str], None],
+    on_metrics: Callable[[str], None] = lambda _: None,
+    open_disk: OpenDisk = RealDisk,
 ) -> None:
     """Serves until SIGINT or SIGTERM. `on_ready` gets `host:port` once clients can connect, `on_metrics`, before that,
     where the metrics are. Raises StartRefused."""
@@ -63,7 +69,7 @@ def run(
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await serve(config, on_ready, stopped, on_metrics)
+        await serve(config, on_ready, stopped, on_metrics, open_disk)
 
     asyncio.run(until_signal())
 
@@ -73,6 +79,7 @@ async def serve(
     on_ready: Callable[[str], None],
     stopped: asyncio.Event,
     on_metrics: Callable[[str], None] = lambda _: None,
+    open_disk: OpenDisk = RealDisk,
 ) -> None:
     """The same for who has an event loop, until `stopped`. Raises StartRefused."""
     config = replace(config, data_directory=_absolute(config.data_directory))
@@ -90,7 +97,7 @@ async def serve(
         raise StartRefused(str(problem)) from problem
     lock = _lock_directory(config.data_directory)
     try:
-        await _serve(config, settings, advertised, on_ready, stopped, on_metrics)
+        await _serve(config, settings, advertised, on_ready, stopped, on_metrics, open_disk)
     except Refused as problem:
         raise StartRefused(f"node {config.node_id} cannot join its cluster: {problem.message}") from problem
     except (DiskError, BadCheckpoint) as problem:
@@ -106,8 +113,9 @@ async def _serve(
     on_ready: Callable[[str], None],
     stopped: asyncio.Event,
     on_metrics: Callable[[str], None],
+    open_disk: OpenDisk,
 ) -> None:
-    disk = RealDisk(config.data_directory)
+    disk = open_disk(config.data_directory)
     random = SystemRandom()
     identity = _identify(disk, random, config, settings["controller.quorum.voters"])
     await _refuse_to_be_two(identity, config.host, config.port)

@@ -6,7 +6,7 @@ loop, talks to peers, and hands on what is committed. Who proposes waits for his
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -119,6 +119,8 @@ class QuorumRunner:
         )
         self._client_id = f"node-{own_voter.id}"
         self._peers: dict[tuple[str, int], Peer] = {}
+        # The last request to each node.
+        self._under_way: dict[int, asyncio.Future[memoryview]] = {}
         self._tokens = count()
         self._asked: dict[int, asyncio.Future[Response]] = {}
         # Up to where the listener has been told, and who waits for how far.
@@ -180,6 +182,11 @@ class QuorumRunner:
         return len(self._foreign.intersection(voters)) > (len(voters) - 1) // 2
 
     @property
+    def leaders_heard_ms(self) -> Mapping[int, int]:
+        """When this node last heard of the leader that it followed last, by the id of that."""
+        return self._quorum.leaders_heard_ms
+
+    @property
     def applied_offset(self) -> int:
         return self._applied_offset
 
@@ -195,8 +202,7 @@ class QuorumRunner:
         token = next(self._tokens)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._asked[token] = future
-        self._quorum.request(token, request, self._clock.monotonic_ms())
-        self._perform()
+        self._step(lambda: self._quorum.request(token, request, self._clock.monotonic_ms()))
         return await future
 
     def propose(self, batch: bytearray) -> "asyncio.Future[None]":
@@ -230,6 +236,15 @@ class QuorumRunner:
         self._perform()
 
     # Effects
+
+    def _step(self, act: Callable[[], object]) -> None:
+        """Lets the core go on by one step, and performs what comes of it."""
+        try:
+            act()
+        except DiskError as problem:
+            self._fail(problem)
+            return
+        self._perform()
 
     def _perform(self) -> None:
         """Performs effects until there are none: what one leads to, comes in here again and waits its turn."""
@@ -289,8 +304,7 @@ class QuorumRunner:
                 self._fail(problem)
                 return
             self._log.mark_flushed(flush)
-            self._quorum.synced(sync, self._clock.monotonic_ms())
-            self._perform()
+            self._step(lambda: self._quorum.synced(sync, self._clock.monotonic_ms()))
 
         self._group_commit.submit(flush.flush.files, done)
 
@@ -299,16 +313,20 @@ class QuorumRunner:
             if problem is not None:
                 self._fail(problem)
                 return
-            self._quorum.snapshot_stored(snapshot_id, self._clock.monotonic_ms())
-            self._perform()
+            self._step(lambda: self._quorum.snapshot_stored(snapshot_id, self._clock.monotonic_ms()))
 
         self._group_commit.submit([self._log.received_file(snapshot_id)], done)
 
     def _send(self, send: Send) -> None:
         node = send.node
         peer = self._peer_of(node)
+        before = self._under_way.get(node.id)
+        if before is not None and not before.done():
+            # There is one request to a node at a time, so the core has given that one up. What a connection holds back
+            # after an outage may take as long again: a new one goes through at once.
+            peer.close()
         api_key, body = write_request(send.request)
-        answer = peer.exchange(api_key, _VERSIONS[api_key], body)
+        answer = self._under_way[node.id] = peer.exchange(api_key, _VERSIONS[api_key], body)
         answer.add_done_callback(lambda done: self._answered(node, send, api_key, done))
 
     def _peer_of(self, node: Node) -> Peer:
@@ -326,17 +344,16 @@ class QuorumRunner:
             body = decode_response(api_key, _VERSIONS[api_key], answer.result())
             response = read_response(api_key, body)
         except PeerGone:
-            self._quorum.failed(node.id, send.correlation_id, now_ms, refused=True)
+            self._step(lambda: self._quorum.failed(node.id, send.correlation_id, now_ms, refused=True))
         except Malformed as problem:
             log.error("node %d at %s:%d answered what cannot be read: %s", node.id, node.host, node.port, problem)
-            self._quorum.failed(node.id, send.correlation_id, now_ms, refused=False)
+            self._step(lambda: self._quorum.failed(node.id, send.correlation_id, now_ms, refused=False))
         else:
             if response.error is ErrorCode.inconsistent_cluster_id:
                 self._foreign.add(node.id)
             else:
                 self._foreign.discard(node.id)
-            self._quorum.response(node.id, send.correlation_id, response, now_ms)
-        self._perform()
+            self._step(lambda: self._quorum.response(node.id, send.correlation_id, response, now_ms))
 
     def _fail(self, problem: DiskError) -> None:
         """What could not be written may be gone: this node takes no more part, until it is restarted and has looked."""
@@ -414,8 +431,7 @@ class QuorumRunner:
 
     def _tick(self) -> None:
         self._timer = None
-        self._quorum.tick(self._clock.monotonic_ms())
-        self._perform()
+        self._step(lambda: self._quorum.tick(self._clock.monotonic_ms()))
 
 
 def _read_vote(disk: Disk) -> VoteState:

@@ -67,6 +67,10 @@ class _Lane:
         self._on_answered = on_answered
         self._core = Fetcher(backoff_ms=_FAILURE_PAUSE_MS)
         self._partitions: dict[Key, Partition] = {}
+        # Whose log may have grown since it was last synced, as far as their topics ask for that.
+        self._unsynced: dict[Partition, None] = {}
+        # For whom there was no space when they were last tried.
+        self._full: set[Key] = set()
         self._peer: Peer | None = None
         self._running: asyncio.Task[None] | None = None
         self._is_asking_anew = False
@@ -87,6 +91,7 @@ class _Lane:
         assert partition.follower is not None
         self._partitions[_key(partition)] = partition
         self._core.add(_key(partition), partition.follower)
+        self._unsynced[partition] = None
         self._news.set()
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
@@ -141,8 +146,10 @@ class _Lane:
         if peer is None:
             raise PeerGone("it is not registered")
         await self._ask_for_offsets(peer)
+        while self._unsynced:
+            await self._sync()
         now_ms = self._broker.clock.monotonic_ms()
-        body = self._core.next_request(now_ms)
+        body = self._core.next_request(now_ms, quota_is_exceeded=self._broker.throttling.follower.is_exceeded(now_ms))
         if body is None:
             await self._rest(now_ms)
             return
@@ -155,6 +162,26 @@ class _Lane:
             answer = await peer.request(_FETCH, _FETCH_VERSION, self._request(body, wait_ms))
         self._take_in(answer)
         self._on_answered()
+
+    async def _sync(self) -> None:
+        """A position promises all that lies before it: what has to be on the disk is, before it is asked from."""
+        partitions, self._unsynced = self._unsynced, {}
+        flushes = [(one, one.log.flush()) for one in partitions if one.must_sync and one in self]
+        flushes = [(partition, flush) for partition, flush in flushes if flush.files]
+        if not flushes:
+            return
+        try:
+            await self._broker.group_commit.sync([file for _, flush in flushes for file in flush.files])
+        except DiskError as problem:
+            for partition, _ in flushes:
+                log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
+                partition.has_failed = True
+                self.remove(partition)
+            return
+        for partition, flush in flushes:
+            # One that has left the lane may lead meanwhile, or have cut its log for another leader.
+            if partition in self:
+                partition.log.mark_flushed(flush)
 
     async def _rest(self, now_ms: int) -> None:
         """Until there is something to ask for."""
@@ -222,17 +249,30 @@ class _Lane:
             for one in topic.partitions
         ]
         answered = [self._partitions[key] for key, _ in answers if key in self._partitions]
-        before = [partition.high_watermark for partition in answered]
-        taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms)
+        self._unsynced.update((one, None) for one in answered if one.must_sync)
+        before = [(partition.high_watermark, partition.log.log_end_offset) for partition in answered]
+        wall_ms = self._broker.clock.now_ms()
+        taken = self._core.on_answer(ErrorCode(answer.error_code), answer.session_id, answers, now_ms, wall_ms=wall_ms)
+        throttle = self._broker.throttling.follower
+        for key, fetched in answers:
+            if fetched.records and key in self._partitions and throttle.covers(self._partitions[key]):
+                throttle.record(len(fetched.records), now_ms)
         for key, doomed in taken.doomed.items():
             self._broker.hosting.remove_later(doomed, self._partitions[key])
+        for key, lack in taken.full.items():
+            if key not in self._full:
+                log.error("%s cannot follow its leader for now: %s", self._partitions[key].name, lack)
+        self._full.difference_update(key for key, _ in answers)
+        self._full.update(taken.full)
         for key, problem in taken.failed.items():
             partition = self._partitions.pop(key)
             log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
             partition.has_failed = True
-        for partition, high_watermark in zip(answered, before, strict=True):
+        for partition, (high_watermark, end_offset) in zip(answered, before, strict=True):
             if partition.high_watermark > high_watermark:
                 partition.tell_readers(WAKE_BYTES - 1)
+            if partition.log.log_end_offset < end_offset:
+                self._broker.log_keeper.note_truncation(partition, partition.log.log_end_offset)
 
     async def _ask_for_offsets(self, peer: Peer) -> None:
         """For those whose log ends outside of the leader's."""
@@ -241,6 +281,7 @@ class _Lane:
             follower = partition.follower
             assert follower is not None
             epoch = follower.leader_epoch
+            end_offset = partition.log.log_end_offset
             offsets = [await self._list_offset(peer, partition, epoch, which) for which in (_EARLIEST, _LATEST)]
             if partition not in self or partition.follower is not follower:
                 continue
@@ -249,13 +290,16 @@ class _Lane:
                 follower.back_off(now_ms)
                 continue
             try:
-                doomed = follower.on_leader_offsets(epoch, offsets[0], offsets[1], now_ms)
+                wall_ms = self._broker.clock.now_ms()
+                doomed = follower.on_leader_offsets(epoch, offsets[0], offsets[1], now_ms, wall_ms=wall_ms)
             except DiskError as problem:
                 log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
                 partition.has_failed = True
                 self.remove(partition)
                 continue
             self._broker.hosting.remove_later(doomed, partition)
+            if partition.log.log_end_offset != end_offset:
+                self._broker.log_keeper.note_truncation(partition, partition.log.log_end_offset)
             self._core.changed(key)
 
     async def _list_offset(self, peer: Peer, partition: Partition, epoch: int, which: int) -> int | None:

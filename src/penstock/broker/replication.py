@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
 from penstock.broker.fetch.waiting import WAKE_BYTES
 from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.cluster.metadata.alter_partition import AlteredPartition
@@ -33,6 +34,7 @@ log = logging.getLogger("penstock.replication")
 _ALTER_PARTITION, _ALTER_PARTITION_VERSION = 56, 3
 _PROPOSAL_SECONDS_MAX = 10.0
 _RETRY_SECONDS = 0.1
+_ANY_EPOCH = -1
 
 # Told whether what was appended is committed.
 Done = Callable[[ErrorCode], None]
@@ -43,7 +45,14 @@ class Replication:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._led: set[Partition] = set()
+        # In the order in which they came to be led.
+        self._led: dict[Partition, None] = {}
+        # When each broker last fetched anything from us.
+        self._contacts: dict[int, int] = {}
+        # What a broker fetches without being in sync there, by its id.
+        self._outside: dict[int, dict[Partition, None]] = {}
+        # Who waits for all living replicas to begin at an offset.
+        self._beginning: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
         self._proposals: dict[Partition, ProposeIsr] = {}
         self._proposing: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -89,21 +98,30 @@ class Replication:
                 self._broker.image.brokers,
                 lag_ms_max=self._broker.settings["replica.lag.time.max.ms"],
                 isr_min=partition.config.min_insync_replicas,
+                contacts=self._contacts,
             )
-            self._led.add(partition)
+            self._led[partition] = None
             self._sweep_later()
         partition.lead(leader, state.leader_epoch, self._on_appended)
+        leader.must_sync = partition.must_sync
         now_ms = self._broker.clock.monotonic_ms()
         self._perform(partition, leader.lead(state, partition.log.log_end_offset, known_high_watermark, now_ms))
+        for broker_id in leader.followers:
+            if broker_id not in leader.isr:
+                # It may have all there is, and so no reason to name the partition when it fetches again.
+                self._outside.setdefault(broker_id, {})[partition] = None
+        if leader.must_sync:
+            self._sync(partition, leader)
 
     def _resign(self, partition: Partition) -> None:
         leader = partition.leader
         if leader is None:
             return
-        self._led.discard(partition)
+        self._led.pop(partition, None)
         self._proposals.pop(partition, None)
         effects = leader.resign()
-        partition.leader = partition.on_appended = None
+        # Before anybody is told of anything: those who are woken look at once.
+        partition.resign()
         self._perform(partition, effects)
         # Those who wait learn that they must look for the leader again.
         partition.tell_readers(WAKE_BYTES)
@@ -120,6 +138,7 @@ class Replication:
             follower = Follower(
                 partition.log, known_high_watermark, backoff_ms=self._broker.settings["replica.fetch.backoff.ms"]
             )
+            follower.is_throttled = self._broker.throttling.follower.covers(partition)
         previous_leader = follower.leader_id
         partition.follow(follower, state.leader_epoch)
         follower.follow(state.leader, state.leader_epoch)
@@ -147,7 +166,27 @@ class Replication:
     def _on_appended(self, partition: Partition) -> None:
         leader = partition.leader
         assert leader is not None
+        leader.must_sync = partition.must_sync
         self._perform(partition, leader.on_append(partition.log.log_end_offset, self._broker.clock.monotonic_ms()))
+        if leader.must_sync:
+            self._sync(partition, leader)
+
+    def _sync(self, partition: Partition, leader: Leader) -> None:
+        flush = partition.log.flush()
+        leader_epoch = leader.leader_epoch
+
+        def synced(problem: DiskError | None) -> None:
+            if partition.leader is not leader or leader.leader_epoch != leader_epoch:
+                # As a follower it may have cut the log meanwhile.
+                return
+            if problem is not None:
+                log.error("%s cannot be synced: %s", partition.name, problem)
+                partition.has_failed = True
+                return
+            partition.log.mark_flushed(flush)
+            self._perform(partition, leader.on_synced(flush.end_offset, self._broker.clock.monotonic_ms()))
+
+        self._broker.group_commit.submit(flush.files, synced)
 
     def on_follower_fetch(
         self, partition: Partition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int
@@ -156,6 +195,25 @@ class Replication:
         if leader is not None:
             now_ms = self._broker.clock.monotonic_ms()
             self._perform(partition, leader.on_fetch(broker_id, broker_epoch, fetch_offset, log_start_offset, now_ms))
+            if partition in self._beginning:
+                self._tell_beginnings(partition)
+            if broker_id not in leader.isr:
+                self._outside.setdefault(broker_id, {})[partition] = None
+
+    def on_follower_contact(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker fetches. It need not name partitions where nothing has changed for it; but where it is not in sync,
+        it may be let in now though it could not the last time."""
+        registered = self._broker.image.brokers.get(broker_id)
+        if registered is None or broker_epoch not in (registered.epoch, _ANY_EPOCH):
+            return
+        self._contacts[broker_id] = self._broker.clock.monotonic_ms()
+        outside = self._outside.get(broker_id)
+        for partition in tuple(outside or ()):
+            leader = partition.leader
+            if leader is not None and broker_id in leader.followers and broker_id not in leader.isr:
+                self._perform(partition, leader.let_join(broker_id))
+            elif outside is not None:
+                del outside[partition]
 
     def when_replicated(self, partition: Partition, done: Done) -> None:
         """Calls `done` when all replicas in sync have what was appended so far."""
@@ -165,12 +223,39 @@ class Replication:
             return
         self._perform(partition, leader.acknowledge_at(partition.log.log_end_offset, done))
 
+    async def until_all_begin_at(self, partition: Partition, offset: int, seconds_max: float) -> None:
+        """Waits until no living replica has anything before `offset`, this node leads no more, or the time is up."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._beginning.setdefault(partition, []).append((offset, future))
+        self._tell_beginnings(partition)
+        timer = self._loop.call_later(seconds_max, _settle, future)
+        await future
+        timer.cancel()
+
+    def on_metadata_applied(self) -> None:
+        """Brokers may have come and gone."""
+        for partition in tuple(self._beginning):
+            self._tell_beginnings(partition)
+
+    def _tell_beginnings(self, partition: Partition) -> None:
+        low_watermark = partition.low_watermark if partition.is_leading else None
+        still = []
+        for offset, future in self._beginning.pop(partition):
+            if low_watermark is None or low_watermark >= offset:
+                _settle(future)
+            elif not future.done():
+                still.append((offset, future))
+        if still:
+            self._beginning[partition] = still
+
     def _perform(self, partition: Partition, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced():
                     # How many bytes that are, looking tells.
                     partition.tell_readers(WAKE_BYTES - 1)
+                    # Followers learn it with what they are told next.
+                    partition.tell_replicas(0)
                 case Acknowledge():
                     effect.token(effect.error_code)
                 case ProposeIsr():
@@ -263,3 +348,8 @@ class Replication:
             for topic in answer.topics
             for one in topic.partitions
         }
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

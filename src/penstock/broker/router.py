@@ -65,6 +65,7 @@ from penstock.broker.handlers import (
     api_68_consumer_group_heartbeat,
     api_69_consumer_group_describe,
     api_70_controller_registration,
+    api_73_assign_replicas_to_dirs,
     api_74_list_config_resources,
     api_75_describe_topic_partitions,
     api_80_add_raft_voter,
@@ -134,6 +135,7 @@ APIS: tuple[Api | HotApi, ...] = (
     api_68_consumer_group_heartbeat.API,
     api_69_consumer_group_describe.API,
     api_70_controller_registration.API,
+    api_73_assign_replicas_to_dirs.API,
     api_74_list_config_resources.API,
     api_75_describe_topic_partitions.API,
     api_80_add_raft_voter.API,
@@ -142,13 +144,20 @@ APIS: tuple[Api | HotApi, ...] = (
 )
 
 
+# What a node serves that only controls: the messages that Kafka's schemas list for the controller's listener.
+_OF_CONTROLLERS = frozenset(
+    (1, 18, 19, 20, 32, 33, 37, 43, 44, 45, 46, 52, 53, 54, 55, 56, 57, 58, 59, 60, 62, 63, 64, 67, 70, 73, 80, 81, 82)
+)
+
+
 class Router:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._apis = {api.key: api for api in APIS}
+        apis = [api for api in APIS if broker.hosts_partitions or api.key in _OF_CONTROLLERS]
+        self._apis = {api.key: api for api in apis}
         # By API key and version; filled as clients ask, because knowing it takes loading the version's schema.
         self._flexible: dict[tuple[int, int], bool] = {}
-        broker.served_apis = [api for api in APIS if isinstance(api, HotApi) or not api.is_for_brokers]
+        broker.served_apis = [api for api in apis if isinstance(api, HotApi) or not api.is_for_brokers]
         broker.ask_here = self._ask_here
         broker.answer_frame = self._answer_frame
         self._times = {api.key: broker.metrics.times_of(api.key, api.name) for api in APIS}

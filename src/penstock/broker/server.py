@@ -5,8 +5,9 @@ import errno
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 
-from penstock.broker.connection import Connection, Dispatch
+from penstock.broker.connection import COPY_BYTES_MAX, Connection, Dispatch
 from penstock.broker.sender import Sender
 
 log = logging.getLogger("penstock.server")
@@ -15,6 +16,23 @@ _BACKLOG = 1024
 _ACCEPTS_PER_WAKEUP = 64
 _IDLE_SWEEP_SECONDS = 15
 _PAUSE_WHEN_EXHAUSTED_SECONDS = 0.5
+
+# Takes host and port; raises OSError.
+Listen = Callable[[str, int], socket.socket]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        # Listening makes the address ours alone; SO_REUSEADDR lets several sockets bind until one does.
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class Server:
@@ -26,15 +44,22 @@ class Server:
         idle_ms_max: int,
         connections_max: int,
         connections_per_ip_max: int,
+        listen: "Listen | None" = None,
+        copy_bytes_max: int = COPY_BYTES_MAX,
     ) -> None:
+        """`listen` makes the listening socket, a real one unless told otherwise. What is longer than `copy_bytes_max`
+        goes out by `sendfile`, which takes files and sockets of the system."""
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
         self._idle_seconds_max = idle_ms_max / 1000
         self._connections_max = connections_max
         self._connections_per_ip_max = connections_per_ip_max
+        self._listen = listen or _listen
+        self._copy_bytes_max = copy_bytes_max
         self._loop = asyncio.get_running_loop()
         self._sender = Sender()
-        self._connections: set[Connection] = set()
+        # In the order of their coming.
+        self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -42,19 +67,9 @@ class Server:
     def bind(self, host: str, port: int) -> int:
         """Takes the address, so that nobody else can; connections wait for `start`. The port that it got. Raises
         OSError."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-            # Listening makes the address ours alone; SO_REUSEADDR lets several sockets bind until one does.
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-        listener.setblocking(False)
-        self._socket = listener
-        bound_port: int = listener.getsockname()[1]
+        self._socket = self._listen(host, port)
+        self._socket.setblocking(False)
+        bound_port: int = self._socket.getsockname()[1]
         return bound_port
 
     def start(self) -> None:
@@ -102,16 +117,17 @@ class Server:
                 self._frame_bytes_max,
                 lambda closed: self._forget(closed, ip),
                 self._sender,
+                self._copy_bytes_max,
             )
         except OSError:
             # The peer was gone before it was greeted.
             accepted.close()
             return
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._per_ip[ip] += 1
 
     def _forget(self, connection: Connection, ip: str) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]

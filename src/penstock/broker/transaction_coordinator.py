@@ -43,9 +43,9 @@ class TransactionCoordinator:
     async def make_topic(self) -> None:
         """`__transaction_state`, if it is not there yet. Raises Refused."""
         settings = self._broker.settings
-        brokers = sum(broker.is_active for broker in self._broker.image.brokers.values())
-        # With fewer nodes than replicas wanted, as many as there are: a first producer must not wait for more nodes.
-        replication_factor = min(settings["transaction.state.log.replication.factor"], brokers)
+        replication_factor = self._broker.replicas_of_internal_topics(
+            settings["transaction.state.log.replication.factor"]
+        )
         topic = NewTopic(
             STATE_TOPIC,
             num_partitions=settings["transaction.state.log.num.partitions"],

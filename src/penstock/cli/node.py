@@ -11,7 +11,10 @@ import socket
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.broker.node import OpenDisk
 
 # How long a node whose parent vanished may take to close its log properly.
 ORPHAN_STOP_SECONDS_MAX = 20
@@ -19,7 +22,8 @@ LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_FILES_KEPT = 2
 
 
-def main() -> None:
+def main(open_disk: "OpenDisk | None" = None) -> None:
+    """`open_disk`: tests run nodes on disks that can lose power."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     channel = socket.socket(fileno=options.pop("channel_fd"))
     threading.Thread(target=end_with_parent, args=(channel,), daemon=True).start()
@@ -27,6 +31,7 @@ def main() -> None:
     # kio imports hypothesis where it is installed, as it is for developers: half a second for nothing.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from penstock.broker.node import NodeConfig, StartRefused, run
+    from penstock.broker.ports import RealDisk
 
     def tell(**message: str) -> None:
         channel.sendall(json.dumps(message).encode() + b"\n")
@@ -36,6 +41,7 @@ def main() -> None:
             NodeConfig(**options),
             on_ready=lambda address: tell(ready=address),
             on_metrics=lambda address: tell(metrics=address),
+            open_disk=open_disk or RealDisk,
         )
     except StartRefused as refusal:
         tell(refused=str(refusal))

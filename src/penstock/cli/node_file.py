@@ -162,8 +162,10 @@ def _quorum_problems(document: Mapping[str, Any]) -> list[str]:
     problems += [f"a voter is ID@HOST:PORT, not {voter!r}" for voter, match in found.items() if match is None]
     if problems:
         return problems
-    if BROKER not in roles:
-        return ['roles must have "broker": this version has no nodes that only control']
+    if not roles:
+        return ["roles is empty: take broker, controller or both"]
+    if BROKER not in roles and not voters:
+        return ["a node that only controls needs voters: itself, and those who decide with it"]
     ids = [int(match[1]) for match in found.values() if match is not None]
     node_id = document["node_id"]
     if len(set(ids)) < len(voters):

@@ -13,7 +13,9 @@ _PARTITIONS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 DEFAULT_BROKERS = "127.0.0.1:9092"
 # The default of repeatable options.
 NONE_GIVEN: list[str] = []
+DEFAULT_URL = "http://127.0.0.1:8080"
 
+HttpUrl = Annotated[str, typer.Option("--url", envvar="PENSTOCK_HTTP", metavar="URL", help="The HTTP server.")]
 Brokers = Annotated[
     str,
     typer.Option("--brokers", envvar="PENSTOCK_BROKERS", metavar="HOST:PORT,...", help="Brokers to ask first."),

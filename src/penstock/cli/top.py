@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.failures import Failed
+from penstock.cli.options import DEFAULT_URL, HttpUrl
 
 _QUANTILE = re.compile(r'kafka_network_requestmetrics_totaltimems\{request="(\w+)",quantile="([\d.]+)"\} (\S+)')
 _COUNT = re.compile(r'kafka_network_requestmetrics_totaltimems_count\{request="(\w+)"\} (\d+)')
@@ -20,9 +21,7 @@ ROWS_MAX = 50
 
 
 def top(
-    url: Annotated[
-        str, typer.Option("--url", envvar="PENSTOCK_HTTP", metavar="URL", help="The HTTP server.")
-    ] = "http://127.0.0.1:8080",
+    url: HttpUrl = DEFAULT_URL,
     interval: Annotated[float, typer.Option("--interval", min=0.5, metavar="SECONDS", help="Between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one look as text and end.")] = False,
 ) -> None:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.failures import Failed
-from penstock.cli.options import DEFAULT_BROKERS, NONE_GIVEN, Brokers, ClientProperties, OutputOption
+from penstock.cli.options import (
+    DEFAULT_BROKERS,
+    DEFAULT_URL,
+    NONE_GIVEN,
+    Brokers,
+    ClientProperties,
+    HttpUrl,
+    OutputOption,
+)
 from penstock.cli.printing import Output, human_bytes, note, print_json, print_pairs, print_rows, say
 
 if TYPE_CHECKING:
@@ -15,6 +23,8 @@ if TYPE_CHECKING:
 
 DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 4
 _PARTITION_COLUMNS = ["partition", "leader", "replicas", "isr", "start", "end", "records", "size"]
+_COMPACTION_COLUMNS = ["dirty", "compacting"]
+_HTTP_SECONDS_MAX = 3.0
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,10 @@ class DescribedTopic:
     topic_id: str
     partitions: list[dict[str, Any]]
     settings: "list[DescribedSetting]"
+
+    @property
+    def is_compacted(self) -> bool:
+        return any(one.name == "cleanup.policy" and "compact" in (one.value or "") for one in self.settings)
 
     def summary(self) -> dict[str, Any]:
         sizes = [row["size"] for row in self.partitions if row["size"] is not None]
@@ -39,15 +53,23 @@ class DescribedTopic:
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Topic names.", show_default=False)],
     all_settings: Annotated[bool, typer.Option("-c", "--configs", help="All settings, defaults included.")] = False,
+    url: HttpUrl = DEFAULT_URL,
     brokers: Brokers = DEFAULT_BROKERS,
     extra: ClientProperties = NONE_GIVEN,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Describe topics: partitions with their leaders, offsets and sizes, and the settings."""
+    """Describe topics: partitions with their leaders, offsets and sizes, and the settings.
+
+    How much of a compacted topic is yet to be compacted, and how far that is, the protocol does not tell: the HTTP
+    server does.
+    """
     from penstock.cli.connection import connect
 
     cluster = connect(brokers, extra)
     topics = [_described(cluster, name) for name in names]
+    for topic in topics:
+        if topic.is_compacted:
+            _add_compaction(cluster, topic, url)
     if output is Output.JSON:
         print_json([_as_json(topic, all_settings) for topic in topics])
         return
@@ -115,6 +137,30 @@ def _sizes(cluster: "Cluster", name: str, partitions: list[int]) -> dict[tuple[i
     return sizes
 
 
+def _add_compaction(cluster: "Cluster", topic: DescribedTopic, url: str) -> None:
+    """`dirty`: the share of the log that came since it was last compacted; `compacting`: how much is done of a pass
+    that runs. Left out where there is no server, or one of another cluster."""
+    url = url.rstrip("/")
+    try:
+        if _got(f"{url}/v3/clusters")["data"][0]["cluster_id"] != cluster.admin().list_topics(topic.name).cluster_id:
+            raise OSError("it serves another cluster")
+        found = {one["partition"]: one for one in _got(f"{url}/api/topics/{topic.name}")["partitions"]}
+    except (OSError, ValueError, LookupError) as problem:
+        note(f"how dirty {topic.name} is, is not known: {url}: {problem}. Name the HTTP server with --url.")
+        return
+    for row in topic.partitions:
+        seen = found.get(row["partition"], {})
+        row |= {"dirty": seen.get("dirty_ratio"), "compacting": seen.get("compaction_progress")}
+
+
+def _got(url: str) -> Any:
+    import json
+    import urllib.request
+
+    with urllib.request.urlopen(url, timeout=_HTTP_SECONDS_MAX) as answer:
+        return json.load(answer)
+
+
 def _as_json(topic: DescribedTopic, all_settings: bool) -> dict[str, Any]:
     settings = [
         {"name": setting.name, "value": setting.value, "source": setting.source}
@@ -127,7 +173,9 @@ def _as_json(topic: DescribedTopic, all_settings: bool) -> dict[str, Any]:
 def _print(topic: DescribedTopic, all_settings: bool) -> None:
     print_pairs(_with_human_size(topic.summary()))
     say()
-    print_rows([_with_human_size(row) for row in topic.partitions], _PARTITION_COLUMNS, Output.TEXT)
+    rows = [_with_human_shares(_with_human_size(row)) for row in topic.partitions]
+    columns = _PARTITION_COLUMNS + [one for one in _COMPACTION_COLUMNS if rows and one in rows[0]]
+    print_rows(rows, columns, Output.TEXT)
     chosen = [setting for setting in topic.settings if all_settings or setting.is_changed]
     if chosen:
         say()
@@ -137,3 +185,8 @@ def _print(topic: DescribedTopic, all_settings: bool) -> None:
 
 def _with_human_size(row: dict[str, Any]) -> dict[str, Any]:
     return row if row["size"] is None else row | {"size": human_bytes(row["size"])}
+
+
+def _with_human_shares(row: dict[str, Any]) -> dict[str, Any]:
+    shares = {name: row[name] for name in _COMPACTION_COLUMNS if name in row}
+    return row | {name: "-" if share is None else f"{share:.0%}" for name, share in shares.items()}

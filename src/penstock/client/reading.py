@@ -14,9 +14,15 @@ from penstock.client.record_columns import Parse, kernel, numpy_kernel, read_col
 _RECORDS_WORTH_NUMBA = 1_000_000
 
 
+_asked_records = 0
+
+
 def kernel_for(records: int) -> Parse:
-    """The faster one for so many records, loading included."""
-    if records < _RECORDS_WORTH_NUMBA and "penstock.client.record_kernel" not in sys.modules:
+    """The faster one for so many records, loading included. What this process read before counts: a process that reads
+    many small slices waits for numba once, and not for numpy every time."""
+    global _asked_records
+    _asked_records += records
+    if _asked_records < _RECORDS_WORTH_NUMBA and "penstock.client.record_kernel" not in sys.modules:
         return numpy_kernel()
     return kernel()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Route
 
 from penstock.http.administration import Administration
 from penstock.http.api import cluster as api_cluster
@@ -30,6 +30,7 @@ from penstock.http.options import HttpOptions
 from penstock.http.producing import Producing
 from penstock.http.proxy import v2_consumers, v2_topics, v3_cluster, v3_groups, v3_records
 from penstock.http.rest import consumers, messages, tail
+from penstock.http.routing import RoutesByFirstWord
 from penstock.http.schema_values import SchemaValues
 from penstock.http.services import Services
 
@@ -103,7 +104,7 @@ def make_app(options: HttpOptions) -> Gate:
                 await registry.stop()
 
     # Starlette's own middleware is left out: the gate answers errors, and hot paths are shorter.
-    return Gate(Router(routes=routes, lifespan=lifespan), options, metrics)
+    return Gate(RoutesByFirstWord(routes, lifespan), options, metrics)
 
 
 def _optional(name: str) -> Any:

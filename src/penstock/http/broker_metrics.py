@@ -10,18 +10,22 @@ from penstock.http.errors import BROKER_NOT_FOUND, ApiError
 _SECONDS_MAX = 10.0
 _PAGE_BYTES_MAX = 256 * 1024 * 1024
 _OF_A_PARTITION = re.compile(r'\{topic="([^"]*)",partition="(\d+)"\} (\d+)')
+_SHARE_OF_A_PARTITION = re.compile(r'\{topic="([^"]*)",partition="(\d+)"\} ([\d.e-]+)')
 _OF_A_TOPIC = re.compile(r'\{topic="([^"]*)"\} (\S+)')
 _PLAIN = re.compile(r"^([a-z_]+) ([0-9.e+-]+)$", re.MULTILINE)
 
 
 class BrokerFigures(NamedTuple):
-    """Plain figures by name; of partitions that were used since the start, sizes and offsets; traffic by topic."""
+    """Plain figures by name; of partitions that were used since the start, sizes, offsets, how much of a compacted log
+    is dirty, and how far a pass of compaction is; traffic by topic."""
 
     plain: dict[str, float]
     sizes: dict[tuple[str, int], int]
     starts: dict[tuple[str, int], int]
     ends: dict[tuple[str, int], int]
     topics: dict[str, dict[str, float]]
+    dirty_ratios: dict[tuple[str, int], float]
+    compaction_progress: dict[tuple[str, int], float]
 
 
 class BrokerMetricsPages:
@@ -58,7 +62,7 @@ class BrokerMetricsPages:
         """Without single partitions: cheap."""
         return await self.figures("/metrics/totals")
 
-    async def figures(self, path: str = "/metrics") -> dict[int, BrokerFigures]:
+    async def figures(self, path: str = "/metrics/logs") -> dict[int, BrokerFigures]:
         """Of those brokers that answer."""
         found = {}
         for broker_id in self.brokers:
@@ -83,11 +87,15 @@ async def _read_all(reader: asyncio.StreamReader) -> bytes:
 
 def read_figures(page: str) -> BrokerFigures:
     """A page has most of its lines in families that are of no interest here: they are skipped as a whole."""
-    figures = BrokerFigures({}, {}, {}, {}, {})
+    figures = BrokerFigures({}, {}, {}, {}, {}, {}, {})
     of_partitions = {
         "kafka_log_log_size": figures.sizes,
         "kafka_log_log_logstartoffset": figures.starts,
         "kafka_log_log_logendoffset": figures.ends,
+    }
+    shares_of_partitions = {
+        "penstock_log_dirty_ratio": figures.dirty_ratios,
+        "penstock_log_cleaner_progress": figures.compaction_progress,
     }
     for family in page.split("# HELP ")[1:]:
         name = family.partition(" ")[0]
@@ -95,6 +103,10 @@ def read_figures(page: str) -> BrokerFigures:
             found = of_partitions[name]
             for topic, partition, value in _OF_A_PARTITION.findall(family):
                 found[topic, int(partition)] = int(value)
+        elif name in shares_of_partitions:
+            shares = shares_of_partitions[name]
+            for topic, partition, value in _SHARE_OF_A_PARTITION.findall(family):
+                shares[topic, int(partition)] = float(value)
         elif name.startswith("kafka_server_brokertopicmetrics_"):
             for topic, value in _OF_A_TOPIC.findall(family):
                 figures.topics.setdefault(topic, {})[name] = float(value)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from array import array
 from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.http.errors import ApiError
 
 if TYPE_CHECKING:
-    from penstock.http.administration import Administration
+    from penstock.http.administration import Administration, TopicPartition
     from penstock.http.broker_metrics import BrokerFigures, BrokerMetricsPages
 
 _SECONDS_KEPT = 3600
@@ -17,6 +18,9 @@ _RATE_SECONDS = 5
 _LAG_SECONDS = 15
 # Asking for the offsets of more groups than this every few seconds would be felt.
 _GROUPS_MAX = 100
+# Of so many partitions, over all groups, there is a line each: at most 10 MB. Of more, only the groups' sums.
+_PARTITIONS_MAX = 5_000
+_UNKNOWN = -1
 _COUNTERS = {"messages_in": "messagesin", "bytes_in": "bytesin", "bytes_out": "bytesout"}
 
 
@@ -25,12 +29,39 @@ class _Totals(NamedTuple):
     counts: dict[str, float]
 
 
+class _GroupLags:
+    """Of one group: its partitions in the order in which they came up, and their lags at each time in that order."""
+
+    def __init__(self) -> None:
+        self._places: dict[TopicPartition, int] = {}
+        self._points: deque[tuple[float, int, array[int]]] = deque(maxlen=_SECONDS_KEPT // _LAG_SECONDS)
+
+    def add(self, time_s: float, lags: "dict[TopicPartition, int]", *, is_each_kept: bool) -> None:
+        each: array[int] = array("q")
+        if is_each_kept:
+            for key in lags:
+                self._places.setdefault(key, len(self._places))
+            each = array("q", [lags.get(key, _UNKNOWN) for key in self._places])
+        self._points.append((time_s, sum(lags.values()), each))
+
+    def sums(self) -> tuple[list[float], list[int]]:
+        return [time_s for time_s, _, _ in self._points], [lag for _, lag, _ in self._points]
+
+    def of(self, partition: "TopicPartition") -> tuple[list[float], list[int | None]]:
+        """None where it had none."""
+        place = self._places.get(partition)
+        if place is None:
+            return [], []
+        found = [each[place] if place < len(each) else _UNKNOWN for _, _, each in self._points]
+        return self.sums()[0], [None if lag == _UNKNOWN else lag for lag in found]
+
+
 class Charts:
     def __init__(self, administration: "Administration", broker_metrics: "BrokerMetricsPages") -> None:
         self._administration = administration
         self._broker_metrics = broker_metrics
         self._totals: deque[_Totals] = deque(maxlen=_SECONDS_KEPT // _RATE_SECONDS + 1)
-        self._lags: dict[str, deque[tuple[float, int]]] = {}
+        self._lags: dict[str, _GroupLags] = {}
         self._tasks = [asyncio.create_task(self._watch_rates()), asyncio.create_task(self._watch_lags())]
 
     def stop(self) -> None:
@@ -55,10 +86,11 @@ class Charts:
             now_s = time.time()
             for group in self._lags.keys() - lags.keys():
                 del self._lags[group]
-            for group, lag in lags.items():
-                self._lags.setdefault(group, deque(maxlen=_SECONDS_KEPT // _LAG_SECONDS)).append((now_s, lag))
+            is_each_kept = sum(map(len, lags.values())) <= _PARTITIONS_MAX
+            for group, of_group in lags.items():
+                self._lags.setdefault(group, _GroupLags()).add(now_s, of_group, is_each_kept=is_each_kept)
 
-    def _group_lags(self) -> dict[str, int]:
+    def _group_lags(self) -> "dict[str, dict[TopicPartition, int]]":
         """Blocks."""
         groups = self._administration.groups_now()
         if len(groups) > _GROUPS_MAX:
@@ -67,15 +99,18 @@ class Charts:
         partitions = {key for offsets in committed.values() for key in offsets}
         ends = self._administration.offsets_now(partitions, -1)
         return {
-            group: sum(max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends)
+            group: {key: max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends}
             for group, offsets in committed.items()
         }
 
-    def series(self, group: str | None) -> dict[str, Any]:
+    def lags(self, group: str, partition: "TopicPartition | None") -> dict[str, Any]:
+        """Of the whole group, or of what it has to do in one partition."""
+        found = self._lags.get(group, _GroupLags())
+        times, line = found.sums() if partition is None else found.of(partition)
+        return {"times": times, "series": {"lag": line}}
+
+    def rates(self) -> dict[str, Any]:
         """As uPlot wants it: the times, and a list for each line."""
-        if group is not None:
-            points = list(self._lags.get(group, ()))
-            return {"times": [time_s for time_s, _ in points], "series": {"lag": [lag for _, lag in points]}}
         totals = list(self._totals)
         times: list[float] = []
         lines: dict[str, list[float]] = {name: [] for name in _COUNTERS}

@@ -7,11 +7,12 @@ ask at that moment.
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.base.metrics import quantile_us
+from penstock.base.metrics_text import counters, escaped, family, gauges
 from penstock.http.errors import ApiError
-from penstock.http.process_figures import open_descriptors, resident_bytes
+from penstock.process_figures import process_figures
 
 if TYPE_CHECKING:
     from penstock.http.administration import Administration, ClusterView
@@ -26,13 +27,8 @@ _QUANTILES = (0.5, 0.95, 0.99)
 Sample = tuple[str, float]
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
 def _family(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> str:
-    body = "\n".join([f"{name}{labels} {value}" for labels, value in samples])
-    return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n{body}\n" if body else ""
+    return family(name, kind, meaning, [f"{name}{labels} {value}" for labels, value in samples])
 
 
 class ClusterMetrics:
@@ -42,6 +38,7 @@ class ClusterMetrics:
         self._page = ""
         self._page_s = -_FRESH_SECONDS
         self._view: ClusterView | None = None
+        self._view_page = ""
         self._view_s = 0.0
         self._gathering: asyncio.Task[str] | None = None
 
@@ -57,9 +54,12 @@ class ClusterMetrics:
         try:
             figures = await self._broker_metrics.figures()
             if self._view is None or time.monotonic() - self._view_s > _VIEW_SECONDS:
-                self._view, self._view_s = await self._administration.cluster(), time.monotonic()
+                view = await self._administration.cluster()
+                self._view_page = await asyncio.to_thread(_of_view, view)
+                self._view, self._view_s = view, time.monotonic()
             view = self._view
-            self._page = await self._administration.in_thread(lambda: gather(self._administration, view, figures))
+            of_offsets = await self._administration.in_thread(lambda: gather(self._administration, view, figures))
+            self._page = self._view_page + of_offsets
             self._page_s = time.monotonic()
             return self._page
         finally:
@@ -67,7 +67,7 @@ class ClusterMetrics:
 
 
 def gather(administration: "Administration", view: "ClusterView", figures: "Mapping[int, BrokerFigures]") -> str:
-    """Blocks. Raises KafkaException."""
+    """Offsets and groups. Blocks. Raises KafkaException."""
     starts, ends = known_offsets(view, figures)
     # The brokers' own metrics have the offsets of all logs in use; only others cost questions, and opening a log.
     unknown = [
@@ -79,7 +79,7 @@ def gather(administration: "Administration", view: "ClusterView", figures: "Mapp
     if unknown:
         ends |= administration.offsets_now(unknown, -1)
         starts |= administration.offsets_now(unknown, -2)
-    return _of_brokers(view) + _of_topics(view, starts, ends) + _of_groups(administration, ends)
+    return _of_offsets(view, starts, ends) + _of_groups(administration, ends)
 
 
 def known_offsets(
@@ -100,39 +100,56 @@ def known_offsets(
     return starts, ends
 
 
+def _of_view(view: "ClusterView") -> str:
+    """What the metadata alone tells: most of the page, written once for all that show the same view."""
+    return _of_brokers(view) + _of_topics(view)
+
+
 def _of_brokers(view: "ClusterView") -> str:
-    info = [(f'{{id="{one.broker_id}",address="{_escaped(one.host)}:{one.port}"}}', 1) for one in view.brokers.values()]
+    info = [(f'{{id="{one.broker_id}",address="{escaped(one.host)}:{one.port}"}}', 1) for one in view.brokers.values()]
     return _family("kafka_brokers", "gauge", "Brokers of the cluster.", [("", len(view.brokers))]) + _family(
         "kafka_broker_info", "gauge", "Where each broker is.", info
     )
 
 
-def _of_topics(view: "ClusterView", starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> str:
+def _of_topics(view: "ClusterView") -> str:
     counts = [(f'{{topic="{topic}"}}', len(of_topic)) for topic, of_topic in view.topics.items()]
     rows = [
-        (f'{{topic="{topic}",partition="{one.partition}"}}', (topic, one.partition), one)
+        (f'{{topic="{topic}",partition="{one.partition}"}}', one)
         for topic, of_topic in view.topics.items()
         for one in of_topic
     ]
-    current = [(labels, ends[key]) for labels, key, _ in rows if key in ends]
-    oldest = [(labels, starts[key]) for labels, key, _ in rows if key in starts]
-    leaders = [(labels, one.leader) for labels, _, one in rows]
-    preferred = [(labels, int(bool(one.replicas) and one.leader == one.replicas[0])) for labels, _, one in rows]
-    replicas = [(labels, len(one.replicas)) for labels, _, one in rows]
-    in_sync = [(labels, len(one.isr)) for labels, _, one in rows]
-    under = [(labels, int(len(one.isr) < len(one.replicas))) for labels, _, one in rows]
+    leaders = [(labels, one.leader) for labels, one in rows]
+    preferred = [(labels, int(bool(one.replicas) and one.leader == one.replicas[0])) for labels, one in rows]
+    replicas = [(labels, len(one.replicas)) for labels, one in rows]
+    in_sync = [(labels, len(one.isr)) for labels, one in rows]
+    under = [(labels, int(len(one.isr) < len(one.replicas))) for labels, one in rows]
     prefix = "kafka_topic_partition"
     return "".join(
         [
             _family("kafka_topic_partitions", "gauge", "Partitions of the topic.", counts),
-            _family(f"{prefix}_current_offset", "gauge", "The offset after the last.", current),
-            _family(f"{prefix}_oldest_offset", "gauge", "The first offset.", oldest),
             _family(f"{prefix}_leader", "gauge", "The broker that leads it.", leaders),
             _family(f"{prefix}_leader_is_preferred", "gauge", "1 where the first replica leads.", preferred),
             _family(f"{prefix}_replicas", "gauge", "Replicas it should have.", replicas),
             _family(f"{prefix}_in_sync_replica", "gauge", "Replicas that are in sync.", in_sync),
             _family(f"{prefix}_under_replicated_partition", "gauge", "1 where replicas are not in sync.", under),
         ]
+    )
+
+
+def _of_offsets(view: "ClusterView", starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> str:
+    """Hot: two lines for each partition, with every page."""
+    current, oldest = [], []
+    current_name, oldest_name = "kafka_topic_partition_current_offset", "kafka_topic_partition_oldest_offset"
+    for topic, of_topic in view.topics.items():
+        for one in of_topic:
+            key = (topic, one.partition)
+            if key in ends:
+                current.append(f'{current_name}{{topic="{topic}",partition="{one.partition}"}} {ends[key]}')
+            if key in starts:
+                oldest.append(f'{oldest_name}{{topic="{topic}",partition="{one.partition}"}} {starts[key]}')
+    return family(current_name, "gauge", "The offset after the last.", current) + family(
+        oldest_name, "gauge", "The first offset.", oldest
     )
 
 
@@ -147,7 +164,7 @@ def _of_groups(administration: "Administration", ends: dict[tuple[str, int], int
     lags: list[Sample] = []
     lag_sums: list[Sample] = []
     for name in names:
-        group = f'consumergroup="{_escaped(name)}"'
+        group = f'consumergroup="{escaped(name)}"'
         if name in described:
             members.append((f"{{{group}}}", len(described[name].members)))
         try:
@@ -191,24 +208,18 @@ def process_page(services: "Services") -> str:
         times += [
             (f'{{method="{method}",quantile="{one}"}}', quantile_us(histogram.counts, one) / 1e6) for one in _QUANTILES
         ]
-    gauges: tuple[tuple[str, str, Any], ...] = (
-        ("penstock_http_consumers", "HTTP consumers.", services.consumers.count),
-        ("penstock_http_streams", "Open event streams.", services.tails),
-        ("process_resident_memory_bytes", "Memory in use.", resident_bytes()),
-        ("process_open_fds", "Open files and sockets.", open_descriptors()),
-    )
-    counters: tuple[tuple[str, str, Any], ...] = (
-        ("penstock_http_records_produced_total", "Records taken over HTTP.", services.producing.records_total),
-        ("penstock_http_records_failed_total", "Of these, not acknowledged.", services.producing.failures_total),
-        ("process_cpu_seconds_total", "User and system time.", time.process_time()),
-    )
-    return "".join(
-        [
-            _family("penstock_http_requests_total", "counter", "Requests by method and status.", requests),
-            _family("penstock_http_request_seconds", "summary", "Seconds to the end of the answer.", times),
-            *(_family(name, "gauge", meaning, [("", value)]) for name, meaning, value in gauges),
-            *(_family(name, "counter", meaning, [("", value)]) for name, meaning, value in counters),
-        ]
+    return (
+        process_figures()
+        + _family("penstock_http_requests_total", "counter", "Requests by method and status.", requests)
+        + _family("penstock_http_request_seconds", "summary", "Seconds to the end of the answer.", times)
+        + gauges(
+            ("penstock_http_consumers", "HTTP consumers.", services.consumers.count),
+            ("penstock_http_streams", "Open event streams.", services.tails),
+        )
+        + counters(
+            ("penstock_http_records_produced_total", "Records taken over HTTP.", services.producing.records_total),
+            ("penstock_http_records_failed_total", "Of these, not acknowledged.", services.producing.failures_total),
+        )
     )
 
 

@@ -9,6 +9,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any
 
 from starlette.datastructures import State
@@ -30,6 +31,7 @@ _SECURITY_HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 ]
+_HOSTS_KEPT = 256
 Message = MutableMapping[str, Any]
 
 
@@ -58,7 +60,8 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_SECURITY_HEADERS]
+                # A new one: an endpoint may send the same message again and again.
+                message = {**message, "headers": [*message.get("headers", ()), *_SECURITY_HEADERS]}
             await send(message)
 
         try:
@@ -88,7 +91,7 @@ class Gate:
                 origin = value
             elif name == b"sec-fetch-site":
                 site = value
-        if self._is_local and host and not _is_this_machine(host.decode("latin-1")):
+        if self._is_local and host and not _is_this_machine(host):
             raise ApiError(
                 421,
                 "this server listens on this machine only, and does not go by that name",
@@ -114,7 +117,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _is_this_machine(host: str) -> bool:
+@lru_cache(_HOSTS_KEPT)
+def _is_this_machine(header: bytes) -> bool:
+    host = header.decode("latin-1")
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     name = name.strip("[]").lower()
     if name in ("localhost", "testserver") or name.endswith(".localhost"):

@@ -6,6 +6,7 @@ The page is one file with its style in it: it needs no other server, no script a
 import html
 import inspect
 import json
+import re
 from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
@@ -19,6 +20,8 @@ from penstock.http.operations import OPERATIONS, SCHEMAS, TAGS, Operation
 
 _ERROR = {"$ref": "#/components/schemas/Error"}
 _JSON = "application/json"
+# What Starlette may have behind a parameter's name; OpenAPI has no such thing.
+_CONVERTOR = re.compile(r":\w+\}")
 
 
 def specification(routes: Iterable[BaseRoute]) -> dict[str, Any]:
@@ -27,7 +30,7 @@ def specification(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         if not isinstance(route, Route) or not route.include_in_schema:
             continue
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            paths.setdefault(route.path, {})[method.lower()] = _operation(route, method)
+            paths.setdefault(_CONVERTOR.sub("}", route.path), {})[method.lower()] = _operation(route, method)
     return {
         "openapi": "3.1.0",
         "info": {

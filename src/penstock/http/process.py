@@ -5,6 +5,7 @@ Sockets are taken first, so that a port in use is refused with a sentence before
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -50,7 +51,13 @@ def listen(options: HttpOptions) -> list[socket.socket]:
 
 
 async def _serve(options: HttpOptions, sockets: list[socket.socket], on_ready: Callable[[], None]) -> None:
-    server = make_server(options, on_ready)
+    def on_serving() -> None:
+        # A hundred thousand records a second come and go, and what stays is here already: look at that less often.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        on_ready()
+
+    server = make_server(options, on_serving)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, server)
@@ -62,6 +69,7 @@ def make_server(options: HttpOptions, on_ready: Callable[[], None]) -> Any:
     import uvicorn
 
     from penstock.http.app import make_app
+    from penstock.http.connection import Connection
 
     class Server(uvicorn.Server):
         def capture_signals(self) -> Any:
@@ -74,6 +82,9 @@ def make_server(options: HttpOptions, on_ready: Callable[[], None]) -> Any:
 
     config = uvicorn.Config(
         make_app(options),
+        http=Connection,
+        # Who asks is of no interest, so what a proxy says of it is not either.
+        proxy_headers=False,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -40,10 +40,6 @@ _CONFIG: Mapping[str, Any] = {
 _PARTITION_OF = itemgetter(3)
 
 
-def _is_plain(record: "Outgoing") -> bool:
-    return record[2] is None and record[3] < 0 and not record[4]
-
-
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -120,10 +116,7 @@ class Producing:
         """Answers when each record is acknowledged or has failed. Raises ApiError where nothing was sent."""
         await self._check_topic(topic, max(map(_PARTITION_OF, records), default=-1))
         batch = Batch(len(records), self._loop.create_future())
-        if len(records) > 1 and all(map(_is_plain, records)):
-            await self._queue_plain(topic, records, batch)
-        else:
-            await self._queue(topic, records, batch)
+        await self._queue(topic, records, batch)
         self.records_total += len(records)
         if not batch.is_done:
             if self._timer is None:
@@ -134,42 +127,20 @@ class Producing:
         return batch
 
     async def _queue(self, topic: str, records: Sequence[Outgoing], batch: Batch) -> None:
+        """One by one: librdkafka's call for many wants a dictionary for each, which costs more than it saves."""
         from confluent_kafka import KafkaException
 
-        produce = self._producer.produce
+        produce, report = self._producer.produce, batch.report
         for position, (key, value, headers, partition, timestamp) in enumerate(records):
             while True:
                 try:
-                    produce(topic, value, key, partition, partial(batch.report, position), None, timestamp, headers)
+                    produce(topic, value, key, partition, partial(report, position), None, timestamp, headers)
                 except BufferError:
                     await self._wait_for_room()
                     continue
                 except KafkaException as problem:
-                    batch.report(position, problem.args[0], None)
+                    report(position, problem.args[0], None)
                 break
-
-    async def _queue_plain(self, topic: str, records: Sequence[Outgoing], batch: Batch) -> None:
-        """All with one call, which is a third cheaper; it takes no headers, partitions or timestamps."""
-        from confluent_kafka import KafkaError
-
-        report = batch.report
-        queued: list[dict[str, Any]] = [
-            {"value": value, "key": key, "callback": partial(report, position)}
-            for position, (key, value, _, _, _) in enumerate(records)
-        ]
-        while queued:
-            if self._producer.produce_batch(topic, queued) == len(queued):
-                return
-            refused = [one for one in queued if "_error" in one]
-            queued = []
-            for one in refused:
-                error = one.pop("_error")
-                if error.code() == KafkaError._QUEUE_FULL:
-                    queued.append(one)
-                else:
-                    one["callback"](error, None)
-            if queued:
-                await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
         """The cluster is slower than our clients: they wait, and TCP makes theirs wait."""

@@ -60,6 +60,9 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         index = position - chunk_start
         if index + HEADER_BYTES > len(chunk):
             chunk, chunk_start, index = file.read(position, _LOOKUP_CHUNK_BYTES), position, 0
+            if len(chunk) < HEADER_BYTES:
+                # A damaged index told where to look.
+                raise CorruptSegment(file, position)
         header = read_header(chunk, index)
         if header.size < BATCH_BYTES_MIN:
             raise CorruptSegment(file, position)

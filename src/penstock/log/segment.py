@@ -160,6 +160,8 @@ class Segment:
         """Makes the indexes anew, in memory, from the batches' headers."""
         indexes = self.start_empty()
         for position, header in scan_headers(self.file, 0, self.size):
+            if not self.base_offset <= header.last_offset <= self.offset_max:
+                raise CorruptSegment(self.file, position)
             self.note_batch(position, header.last_offset, header.max_timestamp if header.record_count else NO_TIMESTAMP)
         return indexes
 

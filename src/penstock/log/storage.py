@@ -44,6 +44,7 @@ class StoredLog:
         "_roll_ms",
         "_segment_bytes",
         "_segments",
+        "_size_before_use",
         "_tail",
         "_unsynced_paths",
         "config",
@@ -81,6 +82,8 @@ class StoredLog:
         self._is_new = False
         # None until the first read or write.
         self._segments: Segments | None = None
+        # None until somebody asks; until the first read or write it cannot change.
+        self._size_before_use: int | None = None
         # The last segment, None until the first write.
         self._active: Segment | None = None
         self._producers: ProducerState | None = None
@@ -187,8 +190,11 @@ class StoredLog:
         """Bytes in .log files."""
         if self._segments is not None:
             return self._segments.size
-        names = [name for name in self._disk.list(self.directory) if name.endswith(LOG_SUFFIX)]
-        return sum(self._disk.open(f"{self.directory}/{name}").size() for name in names)
+        if self._size_before_use is None:
+            names = () if self._is_new else self._disk.list(self.directory)
+            files = (self._disk.open(f"{self.directory}/{name}") for name in names if name.endswith(LOG_SUFFIX))
+            self._size_before_use = sum(file.size() for file in files)
+        return self._size_before_use
 
     # Keeping
 

@@ -108,7 +108,11 @@ class _Reader:
             length -= 1
         else:
             (length,) = self.fixed(_LENGTH)
-        return self.take(length)
+        name = self.take(length)
+        if not name.isascii():
+            # The answer repeats it as text.
+            name.decode("utf-8")
+        return name
 
     def take(self, length: int) -> bytes:
         end = self.position + length

@@ -104,6 +104,8 @@ def _read_plain(version: int, frame: memoryview, position: int) -> tuple[Produce
         if length < 0:
             raise Malformed("Produce: a topic has no name")
         name = bytes(frame[position : position + length])
+        if not name.isascii():
+            _check_text(name)
         position += length
         (partition_count,) = _COUNT.unpack_from(frame, position)
         position += 4
@@ -144,7 +146,10 @@ def read_single(version: int, frame: memoryview, position: int) -> SingleBatch |
     end = start + size - 1
     if partition_count != 2 or not size or bytes(frame[end : end + 3]) != b"\0\0\0":
         return None
-    return _new_tuple(SingleBatch, (acks, bytes(frame[position:topic_end]), partition, frame[start:end]))
+    topic = bytes(frame[position:topic_end])
+    if version < TOPIC_IDS_FROM and not topic.isascii():
+        return None
+    return _new_tuple(SingleBatch, (acks, topic, partition, frame[start:end]))
 
 
 def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
@@ -172,6 +177,8 @@ def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[Prod
                 raise Malformed("Produce: a topic has no name")
             topic_end = position + length - 1
         topic = bytes(frame[position:topic_end])
+        if version < TOPIC_IDS_FROM and not topic.isascii():
+            _check_text(topic)
         partition_count = frame[topic_end]
         position = topic_end + 1
         if partition_count > 0x7F:
@@ -193,6 +200,11 @@ def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[Prod
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
     position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+
+
+def _check_text(name: bytes) -> None:
+    """The answer repeats it as text. No topic's name has more than ASCII: this is never in anybody's way."""
+    name.decode("utf-8")
 
 
 def _checked_count(count: int, bytes_left: int) -> int:

@@ -182,6 +182,14 @@ class SimDisk:
             content.data[:] = content.replaced
         content.mark_synced()
 
+    def hand_over(self) -> "SimDisk":
+        """The same disk for the next process: whatever the one before still does, comes to nothing."""
+        heir = SimDisk(self.capacity_bytes)
+        heir.now_ms = self.now_ms
+        heir._contents, self._contents = self._contents, {}
+        heir._directories, self._directories = self._directories, {""}
+        return heir
+
     def fail(self, operation: str, path_ending: str = "", error: DiskError | None = None) -> None:
         """The next call of `operation` (append, read, truncate, sync, write_file, rename, remove, make_directory) on a
         path that ends so fails, once."""
@@ -201,6 +209,10 @@ class SimDisk:
     def reserve(self, path: str, more_bytes: int) -> None:
         if self.capacity_bytes is not None and self.used_bytes() + more_bytes > self.capacity_bytes:
             raise DiskFull(f"no space left for {path}")
+
+    def dump(self) -> dict[str, bytes]:
+        """The bytes of every file, in the order of their paths."""
+        return {path: bytes(self._contents[path].data) for path in sorted(self._contents)}
 
     def used_bytes(self) -> int:
         return sum(len(content.data) for content in self._contents.values())

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+import uuid
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -29,6 +30,7 @@ from tests.e2e.cluster.nodes import NODE_IDS, Cluster
 from tests.e2e.node import wait_until
 
 LATEST, EARLIEST = -1, -2
+ADD_RAFT_VOTER, REMOVE_RAFT_VOTER = 80, 81
 # Less than a fetch waits, or a replica after an error.
 NEW_PARTITION_SECONDS_MAX = 0.4
 
@@ -58,6 +60,7 @@ def test_answers_of_a_running_cluster(cluster: Cluster) -> None:
     topics_are_made_changed_and_deleted_through_any_node(cluster)
     deleted_records_are_gone_from_all_replicas(cluster)
     all_nodes_describe_the_same_cluster(cluster)
+    the_voters_of_a_static_quorum_cannot_be_changed(cluster)
     a_follower_that_gives_no_topic_ids_is_answered(cluster)
 
 
@@ -168,3 +171,17 @@ def a_follower_that_gives_no_topic_ids_is_answered(cluster: Cluster) -> None:
         except Closed:
             pytest.fail("the connection was closed")
         assert answer.error_code == 0
+
+
+def the_voters_of_a_static_quorum_cannot_be_changed(cluster: Cluster) -> None:
+    """KIP-853 needs kraft.version 1; ours is 0, as that of any quorum by controller.quorum.voters."""
+    listeners = [Struct(name="CONTROLLER", host="127.0.0.1", port=9)]
+    directory = uuid.UUID(int=1 << 100)
+    for port in cluster.ports.values():
+        with Wire(port) as wire:
+            new = Struct(
+                cluster_id=None, timeout_ms=1000, voter_id=9, voter_directory_id=directory, listeners=listeners
+            )
+            assert wire.ask(ADD_RAFT_VOTER, 0, new).error_code == ErrorCode.unsupported_version
+            old = Struct(cluster_id=None, voter_id=1, voter_directory_id=directory)
+            assert wire.ask(REMOVE_RAFT_VOTER, 0, old).error_code == ErrorCode.unsupported_version

@@ -1,10 +1,12 @@
 """Nodes that do not belong to the cluster are refused, with words that say what to do, and harm nothing."""
 
 import pytest
+from confluent_kafka import Producer
 
 from penstock.cli.children import NodeChild, NodeOptions
+from tests.conformance.wire import Wire, fetch
 from tests.e2e.cluster.nodes import HOST, Cluster, NotStarted, await_ready
-from tests.e2e.node import free_port
+from tests.e2e.node import free_port, wait_until
 
 
 def refusal_of(child: NodeChild) -> str:
@@ -41,6 +43,46 @@ def test_who_does_not_belong_is_refused_with_words(cluster: Cluster) -> None:
     assert max_quorum_epoch(cluster) <= epoch_before + 1
     cluster.start_node(3)
     cluster.await_in_sync("kept")
+
+
+def test_what_is_wrong_in_a_data_directory_is_said_and_nothing_is_deleted(cluster: Cluster) -> None:
+    cluster.create_topic("kept", replicas=[[1, 2, 3]])
+    cluster.create_topic("mixed", replicas=[[1, 2, 3]])
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    for topic in ("kept", "mixed"):
+        producer.produce(topic, b"record", partition=0)
+    assert producer.flush(30) == 0
+    for topic in ("kept", "mixed"):
+        wait_until(lambda topic=topic: high_watermark(cluster, topic) == 1, f"node 3 knows that {topic} has a record")  # type: ignore[misc]
+    cluster.stop_node(3)
+    home = cluster.data / "node-3"
+    aside = cluster.data / "aside"
+    (home / "kept-0").rename(aside)
+    identity = home / "mixed-0" / "partition.metadata"
+    identity.write_text("version: 0\ntopic_id: MkU3OEVBNTcwNTJENDM2Qg\n")
+    stored = cluster.stored(3, "mixed-0")
+
+    refusal = refusal_of(cluster.child(3))
+    assert "the directory kept-0 is missing" in refusal
+    assert "Put it back" in refusal
+
+    # Started once more it is as after a crash: in no ISR, and it copies what it lacks.
+    cluster.start_node(3)
+    for topic in ("kept", "mixed"):
+        cluster.await_in_sync(topic)
+        wait_until(lambda topic=topic: cluster.stored(3, f"{topic}-0") == cluster.stored(1, f"{topic}-0"), topic)  # type: ignore[misc]
+    assert aside.is_dir()
+    (stray,) = home.glob("mixed-0.*-stray")
+    assert b"".join(path.read_bytes() for path in sorted(stray.glob("*.log"))) == stored
+    assert "mixed-0 is of another topic" in cluster.log(3)
+    cluster.stop_node(3)
+    cluster.start_node(3)
+    assert stray.is_dir(), "also the next start leaves it alone"
+
+
+def high_watermark(cluster: Cluster, topic: str) -> int:
+    with Wire(cluster.ports[3]) as wire:
+        return int(fetch(wire, topic, 0).high_watermark)
 
 
 def _foreign(line: str) -> str:

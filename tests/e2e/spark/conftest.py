@@ -6,18 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.e2e.node import Node
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 Rows = list[tuple[Any, ...]]
+QUERY_SECONDS_MAX = 240
+# A test that is cut off while it waits for Spark leaves the session of all the others out of step.
+TEST_SECONDS_MAX = 900
 
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    node = Node(tmp_path_factory.mktemp("spark-node") / "data", "-X", "transaction.two.phase.commit.enable=true")
+    # Records here have times of their own, some of them years ago: retention would take them away in mid-test.
+    settings = ("transaction.two.phase.commit.enable=true", "log.retention.ms=-1")
+    arguments = [part for setting in settings for part in ("-X", setting)]
+    node = Node(tmp_path_factory.mktemp("spark-node") / "data", *arguments)
     node.start()
     yield node
     node.close()
@@ -50,6 +59,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+def run_to_end(writer: DataStreamWriter, path: str | None = None) -> StreamingQuery:
+    """Until everything that was there is done. Spark gives a Python process ten seconds to start, and no option for
+    more: where the machine is too busy for that, the query is started again, as people's supervisors do."""
+    while True:
+        query = writer.trigger(availableNow=True).start(path)
+        try:
+            assert query.awaitTermination(QUERY_SECONDS_MAX), query.status
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+        else:
+            return query
 
 
 Read = Callable[..., DataFrame]

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import penstock.arrow
 from penstock.base.errors import ErrorCode
 from penstock.client.cluster import Cluster
 from penstock.client.connection import Connection
-from penstock.client.errors import Refusal
+from penstock.client.errors import ClientError, Refusal
 from penstock.client.producing import ProducerId
 from penstock.client.transactions import Transactions
 from penstock.pipeline.spark.decisions import Decision, DecisionLog
@@ -21,6 +22,7 @@ from penstock.pipeline.spark.exactly_once import Attempt, CannotBeExactlyOnce, E
 from penstock.pipeline.spark.sink_options import SinkOptions, sink_options
 from tests.conftest import MakeBroker
 from tests.e2e.node import Node
+from tests.e2e.spark import crashing
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 TASKS = 3
@@ -41,7 +43,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 class Job:
     """A streaming query as Spark would run it: micro-batches in order, each until it is committed."""
 
-    def __init__(self, node: Node, name: str) -> None:
+    def __init__(self, node: Node, name: str, kind: type[ExactlyOnceSink] = ExactlyOnceSink) -> None:
+        self._kind = kind
         self.topic = name
         self.bootstrap = node.bootstrap
         given = {"kafka.bootstrap.servers": node.bootstrap, "topic": name, "exactlyOnce": "true", "sinkId": name}
@@ -52,7 +55,7 @@ class Job:
     @contextmanager
     def sink(self) -> Iterator[ExactlyOnceSink]:
         with Cluster(self.options.client) as cluster:
-            yield ExactlyOnceSink(self.options, cluster)
+            yield self._kind(self.options, cluster)
 
     def plan(self) -> tuple[ProducerId, Decision | None]:
         with self.sink() as sink:
@@ -129,6 +132,37 @@ def test_rows_are_there_once_whichever_request_the_process_dies_at(
     assert died > 20
     assert job.committed() == job.expected()
     assert job.left_open() == []
+
+
+@pytest.mark.slow
+def test_rows_are_there_once_at_whichever_step_the_broker_is_killed(
+    tmp_path: Path, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The micro-batch goes on, or fails and is run again: as the client's patience has it."""
+    node = Node(tmp_path / "data", "-X", "transaction.two.phase.commit.enable=true").start()
+    armed: list[str] = []
+
+    def kill_broker(step: str) -> None:
+        if armed == [step]:
+            armed.clear()
+            node.kill9()
+            node.start()
+
+    monkeypatch.setattr(crashing, "reach", kill_broker)
+    try:
+        job = Job(node, topic_name, crashing.CrashingSink)
+        job.run_batch()
+        for step in crashing.STEPS:
+            armed.append(step)
+            try:
+                job.run_batch()
+            except ClientError:
+                job.run_batch()
+            assert not armed, f"nobody came to the step '{step}'"
+            assert job.committed() == job.expected(), step
+        assert job.left_open() == []
+    finally:
+        node.close()
 
 
 def test_a_failed_commit_is_finished_by_the_abort_if_it_was_decided(

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import penstock.arrow
 from tests.conformance.wire import Wire, create_topic
-from tests.e2e.node import Node
-from tests.e2e.spark.conftest import REPOSITORY, Read
+from tests.e2e.node import Node, wait_until
+from tests.e2e.spark.conftest import REPOSITORY, TEST_SECONDS_MAX, Read, run_to_end
 
 pytestmark = [
     pytest.mark.spark,
@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
     pytest.mark.skipif(
         not any((REPOSITORY / ".cache" / "spark-kafka-jars").glob("spark-sql-kafka*.jar")),
         reason="scripts/spark-kafka-jars fetches Spark's Kafka connector",
@@ -89,7 +90,7 @@ def test_the_connector_streams_and_writes(spark: SparkSession, node: Node, topic
     source = spark.readStream.format("kafka").options(**cluster, subscribe=topic_name, startingOffsets="earliest")
     rows = source.option("maxOffsetsPerTrigger", "100").load().select("key", "value", "partition")
     writer = rows.writeStream.format("kafka").options(**cluster, topic=copy, checkpointLocation=str(tmp_path))
-    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    run_to_end(writer)
     tables = [
         penstock.arrow.read(name, bootstrap_servers=node.bootstrap, columns=["key", "value", "partition"])
         for name in (topic_name, copy)
@@ -109,7 +110,39 @@ def test_a_query_moves_over_with_its_checkpoint(
         source = source.options(subscribe=topic_name, startingOffsets="earliest", maxOffsetsPerTrigger=str(limit))
         writer = source.load().select("partition", "offset").writeStream.format("json")
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(once=True) if format_ == "kafka" else writer.trigger(availableNow=True)
-        assert query.start(output).awaitTermination(120)
+        if format_ == "kafka":
+            assert writer.trigger(once=True).start(output).awaitTermination(120)
+        else:
+            run_to_end(writer, output)
     rows = spark.read.schema("partition INT, offset LONG").json(output)
     assert rows.count() == rows.distinct().count() == 300
+
+
+def test_the_connector_runs_in_real_time_mode(spark: SparkSession, node: Node, topic_name: str, tmp_path: Path) -> None:
+    """Rows go through while their micro-batch is still running."""
+    copy = f"{topic_name}-copy"
+    with Wire(node.port) as wire:
+        create_topic(wire, topic_name, 1)
+        create_topic(wire, copy, 1)
+    cluster = {"kafka.bootstrap.servers": node.bootstrap}
+    source = spark.readStream.format("kafka").options(**cluster, subscribe=topic_name, startingOffsets="earliest")
+    writer = source.load().select("key", "value").writeStream.format("kafka").options(**cluster, topic=copy)
+    writer = writer.outputMode("update").option("checkpointLocation", str(tmp_path))
+    # Longer than the test waits: what arrives does so within a micro-batch.
+    query = writer.trigger(realTime="5 minutes").start()  # type: ignore[call-overload]
+    try:
+        producer = Producer({"bootstrap.servers": node.bootstrap})
+        for number in range(20):
+            producer.produce(topic_name, value=str(number))
+            assert producer.flush(30) == 0
+            wait_until(lambda number=number: _count(node, copy) > number or not query.isActive, "it came through", 120)  # type: ignore[misc]
+            assert query.isActive, query.exception()
+        table = penstock.arrow.read(copy, bootstrap_servers=node.bootstrap, columns=["value"])
+        assert [int(value) for value in table["value"].to_pylist()] == list(range(20))
+    finally:
+        query.stop()
+
+
+def _count(node: Node, topic: str) -> int:
+    rows: int = penstock.arrow.read(topic, bootstrap_servers=node.bootstrap, columns=["offset"]).num_rows
+    return rows

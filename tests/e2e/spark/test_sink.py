@@ -13,8 +13,15 @@ import penstock.arrow
 from penstock.client.record_encoding import murmur2
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import Node
+from tests.e2e.spark.conftest import TEST_SECONDS_MAX, run_to_end
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
+]
 
 
 def numbers(spark: SparkSession, count: int) -> DataFrame:
@@ -103,8 +110,7 @@ def test_a_stream_is_copied_from_topic_to_topic(
         )
         rows = source.option("maxOffsetsPerTrigger", "40").load().select("key", "value")
         writer = rows.writeStream.format("penstock").options(**cluster, **options, topic=copy)
-        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        assert query.awaitTermination(180)
+        run_to_end(writer.option("checkpointLocation", str(tmp_path)))
         if not round_:
             write(numbers(spark, 10), node, topic=topic_name)
     read = penstock.arrow.read(copy, bootstrap_servers=node.bootstrap, columns=["key", "value"])

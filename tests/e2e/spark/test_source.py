@@ -14,9 +14,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.conformance.wire import Wire, create_topic
 from tests.e2e.node import Node
-from tests.e2e.spark.conftest import Read
+from tests.e2e.spark.conftest import TEST_SECONDS_MAX, Read, run_to_end
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(TEST_SECONDS_MAX),
+]
 
 START_MS = 1_700_000_000_000
 
@@ -127,9 +133,7 @@ class Stream:
         reader = self._spark.readStream.format("penstock").option("kafka.bootstrap.servers", self._node.bootstrap)
         rows = reader.option("subscribe", self._topic).options(**options).load().selectExpr("partition", "offset")
         writer = rows.writeStream.format("json").option("checkpointLocation", str(self.checkpoint))
-        query = writer.trigger(availableNow=True).start(str(self._output))
-        assert query.awaitTermination(120)
-        return query
+        return run_to_end(writer, str(self._output))
 
     def offsets(self) -> list[int]:
         rows = self._spark.read.schema("partition INT, offset LONG").json(str(self._output)).collect()

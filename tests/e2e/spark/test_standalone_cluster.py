@@ -3,21 +3,18 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
 import pytest
 from confluent_kafka import Producer
 
 import penstock.arrow
 from tests.conformance.wire import Wire, create_topic
-from tests.e2e.node import Node, free_port, wait_until
-from tests.e2e.spark.conftest import REPOSITORY
+from tests.e2e.node import Node, wait_until
+from tests.e2e.spark.spark_cluster import Process, executors, spark_cluster
 
 pytestmark = [
     pytest.mark.spark,
@@ -27,70 +24,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-ENVIRONMENT = os.environ | {
-    "PYTHONPATH": os.pathsep.join((str(REPOSITORY / "src"), str(REPOSITORY))),
-    "PYSPARK_PYTHON": sys.executable,
-    "SPARK_NO_DAEMONIZE": "1",
-    "SPARK_LOCAL_IP": "127.0.0.1",
-}
 RECORDS = 6_000
-WORKERS = 2
-
-
-class Process:
-    """In a session of its own, so that all it started can be ended with it."""
-
-    def __init__(self, command: list[str], output: Path) -> None:
-        self._output = output
-        with output.open("wb") as stream:
-            self.process = subprocess.Popen(
-                command, stdout=stream, stderr=subprocess.STDOUT, env=ENVIRONMENT, start_new_session=True
-            )
-
-    def said(self) -> str:
-        return self._output.read_text(errors="replace")
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-@contextmanager
-def spark_cluster(directory: Path) -> Iterator[str]:
-    """The address of a master with its workers."""
-    port = free_port()
-    address = f"spark://127.0.0.1:{port}"
-    master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
-    worker += ["--cores", "1", "--memory", "600m"]
-    started = [Process([str(SPARK_CLASS), *master], directory / "master.out")]
-    try:
-        wait_until(lambda: "I have been elected leader" in started[0].said(), "there is a master", 120)
-        for number in range(WORKERS):
-            work = ["--work-dir", str(directory / f"work-{number}"), address]
-            started.append(Process([str(SPARK_CLASS), *worker, *work], directory / f"worker-{number}.out"))
-        for each in started[1:]:
-            wait_until(lambda each=each: "Successfully registered" in each.said(), "a worker is there", 120)  # type: ignore[misc]
-        yield address
-    finally:
-        for each in reversed(started):
-            each.kill()
-
-
-def executors(directory: Path) -> list[int]:
-    """Executor processes of the workers that work in this directory."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (entry / "cmdline").read_bytes()
-            is_ours = (entry / "cwd").readlink().is_relative_to(directory)
-        except OSError:
-            continue
-        if is_ours and b"CoarseGrainedExecutorBackend" in line:
-            found.append(int(entry.name))
-    return found
 
 
 def test_killed_drivers_and_executors_cost_no_row_and_double_none(node: Node, topic_name: str, tmp_path: Path) -> None:

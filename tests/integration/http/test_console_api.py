@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from penstock.testing.in_process import BrokerInProcess
 from tests.e2e.node import wait_until
@@ -275,3 +275,44 @@ def test_transactions_are_listed_where_brokers_tell(served: BrokerInProcess, htt
     assert listed["state"] == "Ongoing"
     assert listed["partitions"] == [[topic, 0]]
     producer.abort_transaction(20)
+
+
+def test_an_open_transaction_is_aborted_and_its_producer_fenced(
+    served: BrokerInProcess, http: httpx.Client, topic: str
+) -> None:
+    name = f"pay/{topic}"
+    producer = Producer({"bootstrap.servers": served.bootstrap_servers, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"unfinished")
+    producer.flush(20)
+    (found,) = [one for one in _transactions(http) if one["transactional_id"] == name]
+    path = f"/api/transactions/{name}/abort"
+    meant = {key: found[key] for key in ("producer_id", "producer_epoch")}
+    other = meant | {"producer_epoch": meant["producer_epoch"] + 1}
+    assert http.post(path, json=other).status_code == 409
+    assert http.post(path, json=meant).json() == {"transactional_id": name, "aborted": True}
+    (found,) = [one for one in _transactions(http) if one["transactional_id"] == name]
+    assert found["state"] in ("CompleteAbort", "Empty")
+    with pytest.raises(KafkaException, match=r"(?i)fenced"):
+        producer.commit_transaction(20)
+    meant = {key: found[key] for key in ("producer_id", "producer_epoch")}
+    assert http.post(path, json=meant).json()["message"] == f"'{name}' has no open transaction"
+    assert http.post("/api/transactions/nobody/abort", json=meant).status_code == 404
+    assert http.post(path, json={}).status_code == 422
+
+
+def _transactions(http: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http.get("/api/transactions").json()["transactions"]
+    return found
+
+
+def test_a_compacted_topic_tells_how_dirty_it_is(http: httpx.Client, make_topic: MakeTopic) -> None:
+    compacted = make_topic(cleanup_policy="compact", segment_bytes="1048576", min_cleanable_dirty_ratio="1.0")
+    fill(http, compacted, ["x" * 400] * 6000)
+    (found,) = http.get(f"/api/topics/{compacted}").json()["partitions"]
+    assert (found["dirty_ratio"], found["compaction_progress"]) == (1.0, None)
+    plain = make_topic()
+    fill(http, plain, ["x"])
+    (found,) = http.get(f"/api/topics/{plain}").json()["partitions"]
+    assert found["dirty_ratio"] is None

@@ -10,6 +10,7 @@ from penstock.cli.top import Source, Tables, as_text
 from penstock.cli.top_screen import TopScreen
 from penstock.testing.in_process import BrokerInProcess
 from tests.integration.conftest import PENSTOCK, free_port
+from tests.integration.http.conftest import MakeTopic
 
 
 def fill(http: httpx.Client, topic: str, count: int) -> None:
@@ -54,3 +55,15 @@ def test_once_prints_and_ends(served: BrokerInProcess) -> None:
 def test_no_server_is_a_sentence() -> None:
     with pytest.raises(Failed, match="Start one with `penstock up`"):
         Source(f"http://127.0.0.1:{free_port()}").look()
+
+
+def test_topic_describe_tells_how_dirty_a_compacted_topic_is(served: BrokerInProcess, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=2, cleanup_policy="compact")
+    command = [PENSTOCK, "topic", "describe", topic, "--brokers", served.bootstrap_servers]
+    with_url = subprocess.run([*command, "--url", served.http_url], capture_output=True, text=True, check=True)
+    assert "DIRTY" in with_url.stdout
+    assert with_url.stderr == ""
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    without = subprocess.run([*command, "--url", nowhere], capture_output=True, text=True, check=True)
+    assert "DIRTY" not in without.stdout
+    assert f"how dirty {topic} is, is not known: {nowhere}" in without.stderr

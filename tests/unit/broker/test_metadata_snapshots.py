@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.base.ports import DiskError
 from penstock.broker.group_commit import GroupCommit
-from penstock.broker.metadata_snapshots import SnapshotRules
+from penstock.broker.metadata_snapshots import SnapshotRules, metadata_records
 from penstock.broker.ports import SystemClock, SystemRandom
 from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
 from penstock.cluster.metadata.image import MetadataImage
@@ -32,6 +32,7 @@ from penstock.cluster.raft.roles import QuorumConfig
 from penstock.cluster.raft.rpc import OffsetAndEpoch
 from penstock.cluster.raft.stored_log import DIRECTORY
 from penstock.cluster.raft.voters import Endpoint, Voter, VoterSet
+from penstock.protocol.batch import HEADER_BYTES, read_header
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.sim_disk import SimDisk
 
@@ -284,3 +285,14 @@ def test_a_snapshot_is_made_when_the_last_one_is_old_and_something_changed() -> 
             assert int(snapshots(disk)[-1].partition("-")[0]) == run.runner.applied_offset
 
     asyncio.run(scenario())
+
+
+def test_a_batch_of_the_log_that_is_damaged_is_not_applied() -> None:
+    value = encode_record(TopicRecord(name="t", topic_id=uuid.UUID(int=5)))
+    good = build_batch([Record(0, 0, None, value)])
+    assert len(metadata_records(memoryview(good), read_header(good))) == 1
+    for position in range(HEADER_BYTES, len(good)):
+        damaged = bytearray(good)
+        damaged[position] ^= 1
+        with pytest.raises(DiskError, match="damaged"):
+            metadata_records(memoryview(damaged), read_header(damaged))

@@ -1,6 +1,7 @@
 """The OpenAPI page tells what is served, all of it and nothing else."""
 
 import json
+import re
 
 from starlette.routing import Route
 
@@ -27,6 +28,14 @@ def test_every_route_has_a_summary_and_a_tag() -> None:
         for method, operation in methods.items():
             assert operation["summary"], f"{method} {path}"
             assert set(operation["tags"]) <= tags
+
+
+def test_paths_have_parameters_as_openapi_writes_them() -> None:
+    for path, methods in specification(served_routes())["paths"].items():
+        named = set(re.findall(r"\{(\w+)\}", path))
+        assert not re.search(r"[{}]", re.sub(r"\{\w+\}", "", path)), path
+        for operation in methods.values():
+            assert {one["name"] for one in operation["parameters"] if one["in"] == "path"} == named
 
 
 def test_references_lead_to_schemas() -> None:

@@ -151,6 +151,23 @@ def test_a_new_controller_gives_every_broker_that_serves_a_session() -> None:
     assert [cluster.do(cluster.controller.on_deadline(53_000)) for _ in range(2)] == [2, None]
 
 
+def test_a_controller_that_hung_gets_no_second_session_from_the_one_that_noticed() -> None:
+    cluster = Brokers()
+    cluster.controller.activate(now_ms=50_000, heard_ms={2: 47_800})
+    assert cluster.controller.next_deadline_ms() == 50_800
+    assert [cluster.do(cluster.controller.on_deadline(50_800)) for _ in range(2)] == [2, None]
+    assert cluster.controller.next_deadline_ms() == 53_000
+
+
+def test_whoever_must_find_a_new_controller_has_the_time_for_it() -> None:
+    cluster = Brokers()
+    cluster.controller.activate(now_ms=50_000, heard_ms={2: 1})
+    assert cluster.controller.next_deadline_ms() == 50_500
+    cluster.now_ms = 50_400
+    cluster.beat(2)
+    assert cluster.do(cluster.controller.on_deadline(50_500)) is None
+
+
 def test_a_broker_whose_connection_closed_is_fenced_at_once_and_only_once() -> None:
     cluster = Brokers()
     epoch = cluster.epoch(1)

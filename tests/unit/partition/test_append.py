@@ -269,7 +269,7 @@ def test_acks_all_waits_for_the_disk_where_no_other_replica_holds_it(
 def test_appends_tell_those_who_wait() -> None:
     partition = make()
     told: list[int] = []
-    partition.append_listeners = {told.append}
+    partition.append_listeners = {told.append: None}
     data = batch()
     produce(partition, data)
     assert told == [len(data)]

@@ -18,6 +18,7 @@ from penstock.protocol.fetch import (
     encode_fetch_response,
 )
 from penstock.protocol.messages import Malformed, Struct, encode, encode_response, request_entity
+from tests.conformance.wire import fetch_of
 from tests.unit.protocol.kio_strategies import messages
 
 VERSIONS = range(4, 19)
@@ -173,3 +174,10 @@ def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
 def test_any_bytes_are_a_request_or_malformed(version: int, data: bytes) -> None:
     with contextlib.suppress(Malformed):
         decode_fetch_request(version, memoryview(data), 0)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 13])
+def test_a_name_that_is_no_text_is_malformed_since_the_answer_repeats_it(version: int) -> None:
+    frame = encode(request_entity(1, version), fetch_of("xxxx", [(0, 0)])).replace(b"xxxx", b"x\xc3\x28x")
+    with pytest.raises(Malformed):
+        decode_fetch_request(version, memoryview(frame), 0)

@@ -172,3 +172,15 @@ def test_a_list_longer_than_the_frame_is_refused_before_it_is_made() -> None:
     plain = b"\xff\xff" + b"\0\1" + b"\0\0\0\5" + b"\x7f\xff\xff\xff"
     with pytest.raises(Malformed, match="does not fit"):
         decode_produce_request(3, memoryview(plain), 0)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version < TOPIC_IDS_FROM])
+@pytest.mark.parametrize("partitions", [[], [Struct(index=0, records=b"v")]])
+def test_a_name_that_is_no_text_is_malformed_since_the_answer_repeats_it(
+    version: int, partitions: list[Struct]
+) -> None:
+    topic = Struct(name="xxxx", partition_data=partitions)
+    body = Struct(transactional_id=None, acks=1, timeout=1, topic_data=[topic])
+    frame = encode(request_entity(0, version), body).replace(b"xxxx", b"x\xc3\x28x")
+    with pytest.raises(Malformed):
+        decode_produce_request(version, memoryview(frame), 0)

@@ -210,7 +210,7 @@ class ReplicaNode:
         if self.leader.is_leading:
             return
         self.fetch_is_under_way = False
-        self.follower.on_answer(asked, answer, now_ms)
+        self.follower.on_answer(asked, answer, now_ms, wall_ms=now_ms)
         self.high_watermark = self.follower.high_watermark
         if self.follower.wants_offsets:
             self.fetch_is_under_way = True

@@ -318,7 +318,7 @@ class Simulation:
         leader = self.nodes[node.follower.leader_id]
         if leader.is_running and leader.leader.leader_epoch == node.follower.leader_epoch:
             end_offset = leader.log.log_end_offset
-            node.follower.on_leader_offsets(node.follower.leader_epoch, 0, end_offset, self.now_ms)
+            node.follower.on_leader_offsets(node.follower.leader_epoch, 0, end_offset, self.now_ms, wall_ms=self.now_ms)
             node.high_watermark = node.follower.high_watermark
 
     def _after(self, node: ReplicaNode) -> None:

@@ -3,9 +3,13 @@ import uuid
 from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.fetcher import FetchBody, Fetcher, Key
 from penstock.cluster.partition.follower import FIRST_BACKOFF_MS, FetchedPartition, Follower
+from penstock.log.config import LogConfig
+from penstock.log.log import Log
+from penstock.testing.sim_disk import SimDisk
 from tests.unit.replication.test_follower import contents, make_log
 
 BACKOFF_MS = 100
+WALL_MS = 1_700_000_000_000
 A, B = ((uuid.UUID(int=7), index) for index in (0, 1))
 NOTHING_NEW = FetchedPartition(high_watermark=0, log_start_offset=0)
 
@@ -26,7 +30,7 @@ def request(fetcher: Fetcher, now_ms: int = 0) -> FetchBody:
 
 
 def answer(fetcher: Fetcher, *answers: tuple[Key, FetchedPartition], session_id: int = 77, now_ms: int = 0) -> None:
-    fetcher.on_answer(ErrorCode.none, session_id, answers, now_ms)
+    fetcher.on_answer(ErrorCode.none, session_id, answers, now_ms, wall_ms=now_ms)
 
 
 def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> None:
@@ -44,6 +48,27 @@ def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> Non
     assert (third.session_epoch, third.partitions, third.forgotten) == (2, [], [])
 
 
+def test_a_follower_whose_disk_is_full_goes_on_when_there_is_space_again() -> None:
+    disk = SimDisk(capacity_bytes=0)
+    log = Log.open(
+        disk, "full-0", LogConfig(), topic_id=None, recovery_point=0, clean=True, log_start_offset=0, now_ms=0
+    )
+    fetcher, follower = Fetcher(backoff_ms=BACKOFF_MS), Follower(log, 0, backoff_ms=BACKOFF_MS)
+    follower.follow(1, 5)
+    fetcher.add(A, follower)
+    request(fetcher)
+    new = FetchedPartition(high_watermark=1, log_start_offset=0, records=contents(make_log(5)))
+    taken = fetcher.on_answer(ErrorCode.none, 77, [(A, new)], 0, wall_ms=0)
+    assert (list(taken.full), taken.failed, log.log_end_offset) == ([A], {}, 0)
+    # It is no longer asked for, so that others are not kept from waiting for news, until it is time to try again.
+    assert request(fetcher).forgotten == [A]
+    answer(fetcher, now_ms=1)
+    disk.capacity_bytes = None
+    assert [key for key, _ in request(fetcher, FIRST_BACKOFF_MS).partitions] == [A]
+    answer(fetcher, (A, new), now_ms=FIRST_BACKOFF_MS)
+    assert log.log_end_offset == 1
+
+
 def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
     fetcher, _ = fetcher_of(A, B)
     for _ in range(2):
@@ -56,10 +81,10 @@ def test_a_lost_session_is_opened_anew_at_once() -> None:
     request(fetcher)
     answer(fetcher)
     request(fetcher)
-    fetcher.on_answer(ErrorCode.fetch_session_id_not_found, 0, [], 0)
+    fetcher.on_answer(ErrorCode.fetch_session_id_not_found, 0, [], 0, wall_ms=0)
     again = request(fetcher)
     assert (again.session_id, again.session_epoch, len(again.partitions)) == (0, 0, 1)
-    fetcher.on_answer(ErrorCode.invalid_fetch_session_epoch, 0, [], 0)
+    fetcher.on_answer(ErrorCode.invalid_fetch_session_epoch, 0, [], 0, wall_ms=0)
     assert request(fetcher).session_epoch == 0
 
 
@@ -117,7 +142,7 @@ def test_who_is_out_of_range_is_named_and_goes_on_when_it_knows_more() -> None:
     assert request(fetcher).forgotten == [A]
     assert fetcher.wanting_offsets() == [A]
     answer(fetcher)
-    followers[A].on_leader_offsets(5, start_offset=40, end_offset=50, now_ms=0)
+    followers[A].on_leader_offsets(5, start_offset=40, end_offset=50, now_ms=0, wall_ms=0)
     fetcher.changed(A)
     assert [position.fetch_offset for _, position in request(fetcher, BACKOFF_MS).partitions] == [40]
 
@@ -134,4 +159,6 @@ def test_throttled_partitions_rest_while_the_quota_is_exceeded() -> None:
     assert body is not None
     assert [key for key, _ in body.partitions] == [B]
     answer(fetcher)
-    assert [key for key, _ in request(fetcher).partitions] == [A]
+    rest_ends_ms = fetcher.rest_ends_ms()
+    assert rest_ends_ms is not None
+    assert [key for key, _ in request(fetcher, rest_ends_ms).partitions] == [A]

@@ -6,6 +6,8 @@ from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.follower import FIRST_BACKOFF_MS, FetchedPartition, FetchPosition, Follower
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
+from penstock.log.producer_snapshot import encode_snapshot, state_from_snapshot
+from penstock.log.producer_state import PRODUCER_EXPIRATION_MS
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.sim_disk import SimDisk
@@ -64,27 +66,42 @@ def test_without_a_leader_nothing_is_asked() -> None:
     assert follower.position(0) is None
 
 
+def test_a_producer_that_was_replicated_is_known_after_a_clean_restart() -> None:
+    """Its last write is noted by the time of day, whatever clock deadlines go by: taken for long ago, it would be
+    forgotten, and what it sends again written twice."""
+    wall_ms = 1_700_000_000_000
+    records = build_batch([Record(0, wall_ms, None, b"v")], producer_id=77, producer_epoch=0, base_sequence=0)
+    own = make_log()
+    follower = following(own)
+    answer = FetchedPartition(high_watermark=1, log_start_offset=0, records=records)
+    follower.on_answer(ask(follower), answer, now_ms=5, wall_ms=wall_ms)
+    snapshot = encode_snapshot(own.producers)
+    assert 77 in state_from_snapshot(snapshot, wall_ms + 1000).producers
+    own.expire_producers(wall_ms + 1000, PRODUCER_EXPIRATION_MS)
+    assert 77 in own.producers.producers
+
+
 def test_batches_are_taken_over_as_they_are_with_the_leaders_high_watermark() -> None:
     leader, own = make_log(3, 4, 4), make_log(3)
     follower = following(own)
     answer = FetchedPartition(high_watermark=2, log_start_offset=0, records=contents(leader, 1))
-    follower.on_answer(ask(follower), answer, 0)
+    follower.on_answer(ask(follower), answer, 0, wall_ms=0)
     assert contents(own) == contents(leader)
     assert (own.epochs.entries(), follower.high_watermark) == ([(3, 0), (4, 1)], 2)
 
 
 def test_the_high_watermark_is_not_beyond_the_log_and_does_not_go_back() -> None:
     follower = following(make_log(3), high_watermark=1)
-    follower.on_answer(ask(follower), FetchedPartition(high_watermark=50, log_start_offset=0), 0)
+    follower.on_answer(ask(follower), FetchedPartition(high_watermark=50, log_start_offset=0), 0, wall_ms=0)
     assert follower.high_watermark == 1
-    follower.on_answer(ask(follower), FetchedPartition(high_watermark=0, log_start_offset=0), 0)
+    follower.on_answer(ask(follower), FetchedPartition(high_watermark=0, log_start_offset=0), 0, wall_ms=0)
     assert follower.high_watermark == 1
 
 
 def test_the_log_begins_where_the_leaders_does() -> None:
     own = make_log(3, 3, 3, 3)
     follower = following(own)
-    follower.on_answer(ask(follower), FetchedPartition(high_watermark=3, log_start_offset=4), 0)
+    follower.on_answer(ask(follower), FetchedPartition(high_watermark=3, log_start_offset=4), 0, wall_ms=0)
     assert own.log_start_offset == 3
 
 
@@ -107,7 +124,7 @@ def test_the_log_is_cut_where_the_leaders_epochs_part_from_ours(
     """KIP-279, KIP-595."""
     log = make_log(*own)
     follower = following(log, high_watermark=0)
-    follower.on_answer(ask(follower), FetchedPartition(diverging_epoch=diverging), 0)
+    follower.on_answer(ask(follower), FetchedPartition(diverging_epoch=diverging), 0, wall_ms=0)
     assert (log.log_end_offset, log.latest_epoch) == (left, own[left - 1])
 
 
@@ -116,7 +133,7 @@ def test_an_epoch_in_which_nothing_was_written_is_forgotten_by_diverging() -> No
     log.assign_epoch(6, 2)
     follower = following(log)
     assert ask(follower).last_fetched_epoch == 6
-    follower.on_answer(ask(follower), FetchedPartition(diverging_epoch=(3, 5)), 0)
+    follower.on_answer(ask(follower), FetchedPartition(diverging_epoch=(3, 5)), 0, wall_ms=0)
     assert ask(follower).last_fetched_epoch == 3
     assert log.log_end_offset == 2
 
@@ -134,12 +151,12 @@ def test_an_answer_to_a_question_that_no_longer_stands_is_not_used() -> None:
     asked = ask(follower)
     late = FetchedPartition(high_watermark=3, log_start_offset=0, records=contents(leader, 1))
     follower.follow(2, 10)
-    follower.on_answer(asked, late, 0)
-    follower.on_answer(asked, FetchedPartition(diverging_epoch=(0, 0)), 0)
+    follower.on_answer(asked, late, 0, wall_ms=0)
+    follower.on_answer(asked, FetchedPartition(diverging_epoch=(0, 0)), 0, wall_ms=0)
     assert own.log_end_offset == 1
     again = ask(follower)
     append(own, 3)
-    follower.on_answer(again, late, 0)
+    follower.on_answer(again, late, 0, wall_ms=0)
     assert own.log_end_offset == 2
 
 
@@ -148,7 +165,7 @@ def test_an_answer_to_a_question_that_no_longer_stands_is_not_used() -> None:
 )
 def test_after_an_error_it_waits_unless_the_metadata_brings_news(error: ErrorCode) -> None:
     follower = following(make_log())
-    follower.on_answer(ask(follower), FetchedPartition(error), now_ms=5)
+    follower.on_answer(ask(follower), FetchedPartition(error), now_ms=5, wall_ms=0)
     assert (follower.position(5), follower.retry_at_ms) == (None, 5 + FIRST_BACKOFF_MS)
     assert follower.position(5 + FIRST_BACKOFF_MS) is not None
     follower.back_off(BACKOFF_MS)
@@ -161,13 +178,17 @@ def test_pauses_grow_up_to_the_longest_and_are_short_again_after_an_answer() -> 
     pauses = []
     now_ms = 0
     for _ in range(9):
-        follower.on_answer(ask(follower, now_ms), FetchedPartition(ErrorCode.unknown_leader_epoch), now_ms)
+        follower.on_answer(
+            ask(follower, now_ms), FetchedPartition(ErrorCode.unknown_leader_epoch), now_ms, wall_ms=now_ms
+        )
         assert follower.retry_at_ms is not None
         pauses.append(follower.retry_at_ms - now_ms)
         now_ms = follower.retry_at_ms
     assert pauses == [10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
-    follower.on_answer(ask(follower, now_ms), FetchedPartition(high_watermark=0, log_start_offset=0), now_ms)
-    follower.on_answer(ask(follower, now_ms), FetchedPartition(ErrorCode.unknown_leader_epoch), now_ms)
+    follower.on_answer(
+        ask(follower, now_ms), FetchedPartition(high_watermark=0, log_start_offset=0), now_ms, wall_ms=now_ms
+    )
+    follower.on_answer(ask(follower, now_ms), FetchedPartition(ErrorCode.unknown_leader_epoch), now_ms, wall_ms=now_ms)
     assert follower.retry_at_ms == now_ms + FIRST_BACKOFF_MS
 
 
@@ -176,13 +197,16 @@ def test_a_damaged_batch_is_asked_for_again_and_what_was_whole_is_kept() -> None
     damaged = bytearray(contents(leader))
     damaged[-1] ^= 1
     follower = following(own)
-    follower.on_answer(ask(follower), FetchedPartition(records=bytes(damaged), high_watermark=2, log_start_offset=0), 0)
+    follower.on_answer(
+        ask(follower), FetchedPartition(records=bytes(damaged), high_watermark=2, log_start_offset=0), 0, wall_ms=0
+    )
     assert own.log_end_offset == 1
     assert follower.position(0) is None
     follower.on_answer(
         ask(follower, BACKOFF_MS),
         FetchedPartition(records=contents(leader, 1), high_watermark=2, log_start_offset=0),
         0,
+        wall_ms=0,
     )
     assert contents(own) == contents(leader)
 
@@ -190,11 +214,11 @@ def test_a_damaged_batch_is_asked_for_again_and_what_was_whole_is_kept() -> None
 def test_who_was_away_for_longer_than_retention_begins_anew_where_the_leader_does() -> None:
     own = make_log(3, 3)
     follower = following(own, high_watermark=2)
-    follower.on_answer(ask(follower), FetchedPartition(ErrorCode.offset_out_of_range), 0)
+    follower.on_answer(ask(follower), FetchedPartition(ErrorCode.offset_out_of_range), 0, wall_ms=0)
     assert (follower.wants_offsets, follower.position(0)) == (True, None)
-    follower.on_leader_offsets(8, start_offset=70, end_offset=90, now_ms=0)
+    follower.on_leader_offsets(8, start_offset=70, end_offset=90, now_ms=0, wall_ms=0)
     assert own.log_end_offset == 2
-    follower.on_leader_offsets(9, start_offset=70, end_offset=90, now_ms=0)
+    follower.on_leader_offsets(9, start_offset=70, end_offset=90, now_ms=0, wall_ms=0)
     assert (own.log_start_offset, own.log_end_offset, follower.high_watermark) == (70, 70, 70)
     assert ask(follower, BACKOFF_MS).fetch_offset == 70
 
@@ -202,8 +226,8 @@ def test_who_was_away_for_longer_than_retention_begins_anew_where_the_leader_doe
 def test_who_has_more_than_the_leader_in_an_epoch_it_does_not_know_is_cut_to_its_end() -> None:
     own = make_log(3, 3, 3)
     follower = following(own, high_watermark=3)
-    follower.on_answer(ask(follower), FetchedPartition(ErrorCode.offset_out_of_range), 0)
-    follower.on_leader_offsets(9, start_offset=0, end_offset=1, now_ms=0)
+    follower.on_answer(ask(follower), FetchedPartition(ErrorCode.offset_out_of_range), 0, wall_ms=0)
+    follower.on_leader_offsets(9, start_offset=0, end_offset=1, now_ms=0, wall_ms=0)
     assert (own.log_end_offset, follower.high_watermark) == (1, 1)
 
 
@@ -212,7 +236,8 @@ def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
     follower = following(make_log())
     follower.is_throttled = True
     assert follower.position(0, quota_is_exceeded=True) is None
-    assert follower.position(0) is not None
+    assert follower.retry_at_ms == 100
+    assert follower.position(100) is not None
 
 
 @settings(max_examples=200, deadline=None)
@@ -240,5 +265,15 @@ def test_logs_that_parted_anywhere_become_equal(shared: list[int], leaders: list
             if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
                 answer = FetchedPartition(diverging_epoch=(epoch, end_offset))
         assert follower_log.log_end_offset >= len(shared)
-        follower.on_answer(asked, answer, 0)
+        follower.on_answer(asked, answer, 0, wall_ms=0)
     assert contents(follower_log) == contents(leader)
+
+
+def test_a_throttled_replica_that_has_caught_up_does_not_wait() -> None:
+    """KIP-73: it is in sync, and is to stay so."""
+    follower = following(make_log(1))
+    follower.is_throttled = True
+    asked = follower.position(0)
+    assert asked is not None
+    follower.on_answer(asked, FetchedPartition(high_watermark=1, log_start_offset=0), 100, wall_ms=100)
+    assert follower.position(100, quota_is_exceeded=True) is not None

@@ -90,6 +90,27 @@ def test_a_leader_alone_in_the_isr_commits_by_itself_only_if_one_is_enough() -> 
     assert led.leader.reconfigure(lag_ms_max=LAG_MS_MAX, isr_min=1, now_ms=0) == [HighWatermarkAdvanced(10)]
 
 
+def test_where_the_disk_must_have_it_the_high_watermark_waits_for_the_leaders_own_sync() -> None:
+    led = Led()
+    led.leader.must_sync = True
+    led.leader.on_append(12, now_ms=0)
+    led.leader.acknowledge_at(12, "write")
+    led.fetch(2, 12)
+    assert led.fetch(3, 12) == []
+    assert led.leader.on_synced(10, now_ms=0) == [HighWatermarkAdvanced(10)]
+    assert led.leader.on_synced(12, now_ms=0) == [HighWatermarkAdvanced(12), Acknowledge("write", ErrorCode.none)]
+    # A sync that was overtaken is no news.
+    assert led.leader.on_synced(11, now_ms=0) == []
+
+
+def test_a_new_leader_counts_nothing_of_its_own_log_as_synced_that_is_not_known_to_be_committed() -> None:
+    led = Led((1,), isr_min=1)
+    synced = Leader(1, led.brokers, lag_ms_max=LAG_MS_MAX, isr_min=1)
+    synced.must_sync = True
+    assert synced.lead(partition((1,)), log_end_offset=10, high_watermark=5, now_ms=0) == [BeginEpoch(5, 10)]
+    assert synced.on_synced(10, now_ms=0) == [HighWatermarkAdvanced(10)]
+
+
 def test_writes_are_acknowledged_in_order_when_everybody_in_sync_has_them() -> None:
     led = Led()
     for offset in (11, 12, 13):
@@ -291,3 +312,27 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
     assert led.leader.low_watermark(7) == 2
     led.brokers[3] = broker(3, 103, fenced=True)
     assert led.leader.low_watermark(7) == 4
+
+
+def test_a_follower_at_the_end_of_the_log_need_not_say_so_with_each_fetch() -> None:
+    """It fetched other partitions meanwhile: as of then it had everything here."""
+    contacts: dict[int, int] = {}
+    led = Led()
+    led.leader = Leader(1, led.brokers, lag_ms_max=LAG_MS_MAX, isr_min=2, contacts=contacts)
+    led.leader.lead(partition(), log_end_offset=10, high_watermark=5, now_ms=0)
+    for follower in (2, 3):
+        led.fetch(follower, 10)
+    contacts[2] = 100_000
+    led.leader.on_append(11, now_ms=100_200)
+    assert led.leader.on_tick(100_300) == [ProposeIsr(5, 10, ((1, 101), (2, 102)))], "3 was not heard of since"
+
+
+def test_a_follower_that_could_not_join_may_join_without_moving() -> None:
+    led = Led(isr=(1, 2))
+    led.fetch(2, 10)
+    led.brokers[3] = broker(3, 103, fenced=True)
+    assert led.fetch(3, 10) == []
+    assert led.leader.let_join(3) == []
+    led.brokers[3] = broker(3, 103)
+    assert led.leader.let_join(3) == [ProposeIsr(5, 10, ((1, 101), (2, 102), (3, 103)))]
+    assert led.leader.let_join(3) == [], "one proposal at a time"

@@ -4,6 +4,8 @@ Kafka has many more. What is here means something to Penstock; its thread counts
 settings do not, and asking for one of them is answered with the reason.
 """
 
+from dataclasses import replace
+
 from penstock.base.settings.coordinators import COORDINATOR_SETTINGS
 from penstock.base.settings.definition import (
     INT_MAX,
@@ -198,8 +200,23 @@ _CLUSTER = (
     integer("replica.fetch.response.max.bytes", 10_485_760, "Bytes of a whole replica's fetch.", AtLeast(0)),
     integer("replica.fetch.wait.max.ms", 500, "How long a replica's fetch waits for bytes."),
     long("replica.high.watermark.checkpoint.interval.ms", 5000, "How often high watermarks are written down."),
+    string(
+        "replica.selector.class",
+        None,
+        "How consumers find the replica to read from: RackAwareReplicaSelector sends them to one in their own "
+        "`client.rack` (KIP-392). By default they read from the leader.",
+    ),
     long("replica.lag.time.max.ms", 30_000, "A follower behind for so long leaves the in-sync replicas."),
     integer("replica.socket.timeout.ms", 30_000, "How long a replica's fetch may take."),
+    replace(
+        long(
+            "unclean.leader.election.interval.ms",
+            300_000,
+            "How often the controller looks for partitions without a leader that may have an unclean one.",
+            AtLeast(1),
+        ),
+        internal=True,
+    ),
 )
 
 # Where a person asks for one of these, saying why it is not here helps more than the nearest name would.

@@ -4,7 +4,7 @@ KIP-74: the first partition that has data gives at least one whole batch, howeve
 on; everything after it keeps to the limits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from penstock.base.errors import ErrorCode, Refused
@@ -19,7 +19,10 @@ HostedTopics = Mapping[bytes, Mapping[int, Partition]]
 class Plan(NamedTuple):
     answers: list[tuple[SessionPartition, PartitionAnswer]]
     bytes_found: int
-    has_error: bool
+    # There is an error, or something else that the client must not wait for.
+    must_answer: bool
+    # Whose records they are, for the counts of what was given out.
+    found: list[tuple[Partition, int]]
 
 
 def plan_fetch(
@@ -29,11 +32,16 @@ def plan_fetch(
     *,
     bytes_max: int,
     uses_topic_ids: bool,
+    is_held_back: Callable[[Partition], bool] | None = None,
+    nearest: Callable[[Partition, int], int] | None = None,
 ) -> Plan:
+    """Of a partition that is held back everything is told but its records. `nearest` gives the broker where a client
+    should read on from an offset, or -1."""
     answers = []
     bytes_left = bytes_max
     bytes_found = 0
-    has_error = False
+    must_answer = False
+    found = []
     for one in wanted:
         hosted = topics.get(one.topic)
         request = one.request
@@ -45,16 +53,28 @@ def plan_fetch(
             # Not null as in other errors, as if nobody had asked: so Kafka answers it.
             answer = PartitionAnswer(request.partition, unknown, aborted=())
         else:
-            answer = read_partition(partition, request, fetch, bytes_left, at_least_one=not bytes_found)
-        if answer.records is not None:
-            length = answer.records.length
-            bytes_found += length
-            bytes_left -= length
-            partition.bytes_out += length  # type: ignore[union-attr]
-        elif answer.error_code or answer.diverging_epoch is not None:
-            has_error = True
+            partition.fetch_requests += 1
+            elsewhere = -1 if nearest is None else nearest(partition, request.fetch_offset)
+            is_silent = elsewhere >= 0 or (is_held_back is not None and is_held_back(partition))
+            answer = read_partition(
+                partition,
+                request,
+                fetch,
+                0 if is_silent else bytes_left,
+                at_least_one=not bytes_found and not is_silent,
+            )
+            if elsewhere >= 0 and not answer.error_code:
+                answer = answer._replace(preferred_read_replica=elsewhere)
+                must_answer = True
+            if answer.records is not None:
+                length = answer.records.length
+                bytes_found += length
+                bytes_left -= length
+                found.append((partition, length))
+        if answer.error_code or answer.diverging_epoch is not None:
+            must_answer = True
         answers.append((one, answer))
-    return Plan(answers, bytes_found, has_error)
+    return Plan(answers, bytes_found, must_answer, found)
 
 
 def read_partition(

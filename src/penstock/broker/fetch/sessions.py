@@ -10,10 +10,14 @@ Pure: ids come from the Random port, times are passed in.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from penstock.base.errors import ErrorCode
 from penstock.base.ports import Random
 from penstock.protocol.fetch import FetchPartition, FetchRequest, PartitionAnswer
+
+if TYPE_CHECKING:
+    from penstock.broker.fetch.following import FollowerNews
 
 _FINAL_EPOCH = -1
 _INITIAL_EPOCH = 0
@@ -41,6 +45,7 @@ class SessionPartition:
             or answer.error_code != 0
             or self.error_code != 0
             or answer.diverging_epoch is not None
+            or answer.preferred_read_replica >= 0
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
         )
@@ -51,7 +56,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "last_used_ms", "news", "partitions", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
         self.id = session_id
@@ -59,6 +64,8 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
+        # Where the client is a follower.
+        self.news: FollowerNews | None = None
 
     def update(self, request: FetchRequest) -> None:
         for topic, partitions in request.topics:
@@ -117,7 +124,7 @@ class SessionCache:
 
     def open(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchContext:
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             session = None
             if request.session_epoch == _INITIAL_EPOCH:
                 session = self._new_session(uses_topic_ids, now_ms)
@@ -140,10 +147,11 @@ class SessionCache:
         session.update(request)
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.last_used_ms = now_ms
-        del self._sessions[session.id]
         if not session.partitions:
             # Nothing is left to remember: the session ends with this answer.
+            self._end(session.id)
             return FetchContext([])
+        del self._sessions[session.id]
         self._sessions[session.id] = session
         return FetchContext(list(session.partitions.values()), session, is_incremental=True)
 
@@ -163,5 +171,10 @@ class SessionCache:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms < self._eviction_ms:
             return False
-        del self._sessions[oldest.id]
+        self._end(oldest.id)
         return True
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.news is not None:
+            session.news.stop()

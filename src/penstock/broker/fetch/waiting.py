@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.partition import Listeners, Partition
 
 # An append of so many bytes wakes any fetch: what is told to those that wait on a partition that goes away.
 WAKE_BYTES = 1 << 62
@@ -14,7 +13,7 @@ class WaitingFetch:
     """Counts down the bytes that appends bring and calls `finish` when there are enough, or the time is up. `finish`
     may ask for more by `wait_for`, unless it is told that the time is up."""
 
-    __slots__ = ("_bytes_missing", "_finish", "_is_replica", "_listeners", "_partitions", "_timer")
+    __slots__ = ("_bytes_missing", "_finish", "_listeners", "_partitions", "_timer")
 
     def __init__(
         self,
@@ -23,23 +22,15 @@ class WaitingFetch:
         bytes_missing: int,
         wait_ms_max: int,
         finish: Callable[[bool], None],
-        *,
-        is_replica: bool = False,
     ) -> None:
-        """`is_replica`: it waits for appends; others wait for what may be read."""
-        self._is_replica = is_replica
         self._partitions = partitions
         self._bytes_missing = bytes_missing
         self._finish = finish
         self._timer = loop.call_later(wait_ms_max / 1000, self._expire)
         self._listeners = [self._listener(partition) for partition in partitions]
         for partition, listener in zip(partitions, self._listeners, strict=True):
-            if is_replica:
-                partition.replica_listeners = partition.replica_listeners or set()
-                partition.replica_listeners.add(listener)
-            else:
-                partition.append_listeners = partition.append_listeners or set()
-                partition.append_listeners.add(listener)
+            partition.append_listeners = partition.append_listeners or {}
+            partition.append_listeners[listener] = None
 
     def _listener(self, partition: Partition) -> Callable[[int], None]:
         return self.on_append
@@ -56,10 +47,7 @@ class WaitingFetch:
         """The answer is given, or the client is gone and nobody wants it."""
         self._timer.cancel()
         for partition, listener in zip(self._partitions, self._listeners, strict=True):
-            if self._is_replica:
-                partition.replica_listeners = _without(partition.replica_listeners, listener)
-            else:
-                partition.append_listeners = _without(partition.append_listeners, listener)
+            partition.append_listeners = _without(partition.append_listeners, listener)
 
     def _expire(self) -> None:
         self._finish(True)
@@ -86,7 +74,7 @@ class WaitingCommittedFetch(WaitingFetch):
         return on_append
 
 
-def _without(listeners: set[Callable[[int], None]] | None, listener: Callable[[int], None]) -> set[Any] | None:
+def _without(listeners: Listeners | None, listener: Callable[[int], None]) -> Listeners | None:
     if listeners is not None:
-        listeners.discard(listener)
+        listeners.pop(listener, None)
     return listeners or None

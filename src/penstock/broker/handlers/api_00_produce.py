@@ -62,7 +62,7 @@ def handle_frame(
             answer = partition.append(single.records, 1, version, broker.clock.now_ms())
             if not answer.error_code:
                 return [write_single(version, correlation_id, single.topic, answer)]
-            broker.metrics.failed_produce_requests += 1
+            broker.metrics.failed_produce_requests[partition.topic] += 1
             return [encode_produce_response(version, correlation_id, [(single.topic, [answer])])]
     transactional_id, acks, timeout_ms, requested = decode_produce_request(version, frame, position)
     if acks not in (-1, 0, 1):
@@ -114,7 +114,7 @@ def _append_all(
                 answer = partition.append(records, acks, version, now_ms, writes.verification_of(partition))
             if answer.error_code:
                 has_error = True
-                broker.metrics.failed_produce_requests += 1
+                broker.metrics.failed_produce_requests["" if partition is None else partition.topic] += 1
             elif acks == _ACKS_ALL and partition is not None and broker.commits.is_due(partition):
                 uncommitted[topic, index] = partition
             topic_answers.append(answer)

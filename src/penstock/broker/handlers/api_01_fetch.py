@@ -8,11 +8,14 @@ has come. The metadata partition is the quorum's.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
 from penstock.broker.eager import run_eagerly
+from penstock.broker.fetch.following import FollowerFetch
+from penstock.broker.fetch.nearest import nearest_replica
 from penstock.broker.fetch.plan import Plan, plan_fetch
 from penstock.broker.fetch.sessions import FetchContext
 from penstock.broker.fetch.waiting import WaitingCommittedFetch, WaitingFetch
@@ -44,10 +47,18 @@ def handle_frame(
     context = broker.fetch_sessions.open(request, uses_topic_ids, broker.clock.monotonic_ms())
     if context.error:
         return encode_fetch_response(version, correlation_id, context.error, 0, [])
-    plan = _plan(broker, request, context, uses_topic_ids)
     if request.replica_id >= 0:
-        _note_progress(broker, request, plan, uses_topic_ids)
-    if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.has_error or not context.partitions:
+        return FollowerFetch(
+            broker,
+            connection,
+            request,
+            context,
+            lambda plan: _encode(version, correlation_id, context, plan),
+            uses_topic_ids=uses_topic_ids,
+        ).answer()
+    plan = _plan(broker, request, context, uses_topic_ids)
+    if plan.bytes_found >= request.bytes_min or request.wait_ms_max <= 0 or plan.must_answer or not context.partitions:
+        _count(broker, plan, uses_topic_ids)
         return _encode(version, correlation_id, context, plan)
     return _wait(broker, connection, version, correlation_id, request, context, plan)
 
@@ -59,22 +70,12 @@ def _plan(broker: Broker, request: FetchRequest, context: FetchContext, uses_top
         request,
         bytes_max=min(request.bytes_max, broker.fetch_bytes_max),
         uses_topic_ids=uses_topic_ids,
+        nearest=_nearest(broker, request.rack_id) if request.rack_id and broker.sends_to_own_rack else None,
     )
 
 
-def _note_progress(broker: Broker, request: FetchRequest, plan: Plan, uses_topic_ids: bool) -> None:
-    """What a follower asks for, it does not have yet, and has everything before."""
-    topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
-    for one, answer in plan.answers:
-        if not answer.error_code and answer.diverging_epoch is None:
-            asked = one.request
-            broker.replication.on_follower_fetch(
-                topics[one.topic][asked.partition],
-                request.replica_id,
-                request.replica_epoch,
-                asked.fetch_offset,
-                asked.log_start_offset,
-            )
+def _nearest(broker: Broker, rack: str) -> Callable[[Partition, int], int]:
+    return lambda partition, offset: nearest_replica(partition, offset, rack, broker.node_id, broker.image.brokers)
 
 
 def _ask_quorum(broker: Broker, version: int, correlation_id: int, request: Any) -> Deferred:
@@ -102,18 +103,15 @@ def _wait(
     deferred = Deferred()
     uses_topic_ids = version >= TOPIC_IDS_FROM
     partitions = _partitions(broker, context, uses_topic_ids)
-    for partition, (_, answer) in zip(partitions, plan.answers, strict=True):
-        if answer.records is not None:
-            # Not sent now; the plan that is made when the wait ends counts it.
-            partition.bytes_out -= answer.records.length
 
     def finish(is_time_up: bool) -> None:
         final = _plan(broker, request, context, uses_topic_ids)
-        if not is_time_up and final.bytes_found < request.bytes_min and not final.has_error:
+        if not is_time_up and final.bytes_found < request.bytes_min and not final.must_answer:
             waiting.wait_for(request.bytes_min - final.bytes_found)
             return
         waiting.give_up()
         connection.on_closed.remove(waiting.give_up)
+        _count(broker, final, uses_topic_ids)
         deferred.complete(_encode(version, correlation_id, context, final))
 
     waiting = (WaitingCommittedFetch if request.read_committed else WaitingFetch)(
@@ -122,7 +120,6 @@ def _wait(
         request.bytes_min - plan.bytes_found,
         request.wait_ms_max,
         finish,
-        is_replica=request.replica_id >= 0,
     )
     connection.on_closed.append(waiting.give_up)
     return deferred
@@ -131,6 +128,18 @@ def _wait(
 def _partitions(broker: Broker, context: FetchContext, uses_topic_ids: bool) -> list[Partition]:
     topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
     return [topics[one.topic][one.request.partition] for one in context.partitions]
+
+
+def _count(broker: Broker, plan: Plan, uses_topic_ids: bool) -> None:
+    """What leaves now for consumers."""
+    for partition, length in plan.found:
+        partition.bytes_out += length
+    if plan.must_answer:
+        topics = broker.topics_by_id if uses_topic_ids else broker.topics_by_name
+        for one, answer in plan.answers:
+            if answer.error_code:
+                hosted = topics.get(one.topic, {}).get(answer.partition)
+                broker.metrics.failed_fetch_requests["" if hosted is None else hosted.topic] += 1
 
 
 def _encode(version: int, correlation_id: int, context: FetchContext, plan: Plan) -> list[Part]:

@@ -5,7 +5,6 @@ is on the disk before the answer leaves, with all living replicas following: wha
 where the one that begins first begins. Refused for topics that are only compacted, as Kafka does.
 """
 
-import asyncio
 from typing import Any
 
 from penstock.base.errors import ErrorCode
@@ -16,7 +15,6 @@ from penstock.cluster.partition.partition import Partition
 from penstock.protocol.messages import Struct
 
 _TO_HIGH_WATERMARK = -1
-_LOOK_SECONDS = 0.01
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
@@ -64,14 +62,12 @@ async def _replicated(
         return -1, partition
     if isinstance(offset, ErrorCode):
         return -1, offset
-    while partition.is_leading:
-        low_watermark = partition.low_watermark
-        if low_watermark >= offset:
-            return low_watermark, ErrorCode.none
-        if broker.clock.monotonic_ms() >= deadline_ms:
-            return low_watermark, ErrorCode.request_timed_out
-        await asyncio.sleep(_LOOK_SECONDS)
-    return -1, ErrorCode.not_leader_or_follower
+    seconds_left = max(0, deadline_ms - broker.clock.monotonic_ms()) / 1000
+    await broker.replication.until_all_begin_at(partition, offset, seconds_left)
+    if not partition.is_leading:
+        return -1, ErrorCode.not_leader_or_follower
+    low_watermark = partition.low_watermark
+    return low_watermark, ErrorCode.none if low_watermark >= offset else ErrorCode.request_timed_out
 
 
 API = Api(21, "DeleteRecords", 0, 2, handle)

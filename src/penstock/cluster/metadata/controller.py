@@ -12,11 +12,12 @@ from typing import Any
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Random
 from penstock.base.settings import NodeSettings
-from penstock.cluster.metadata import alter_partition, configs, elections, features, reassignments, topics
+from penstock.cluster.metadata import alter_partition, configs, directories, elections, features, reassignments, topics
 from penstock.cluster.metadata.alter_partition import AlteredPartition, IsrProposal
 from penstock.cluster.metadata.brokers import Brokers, Heartbeat, HeartbeatAnswer, Registration, register_controller
 from penstock.cluster.metadata.configs import AlteredResource, ResourceChanges
 from penstock.cluster.metadata.decision import Decision
+from penstock.cluster.metadata.directories import DirectoryAssignment
 from penstock.cluster.metadata.elections import ElectedPartition
 from penstock.cluster.metadata.features import FeatureUpdate, UpdatedFeature
 from penstock.cluster.metadata.image import MetadataImage
@@ -64,9 +65,10 @@ class Controller:
 
     # Brokers
 
-    def activate(self, now_ms: int) -> None:
-        """This node has become the active controller, and has replayed the whole log."""
-        self._sessions.start(self._image.brokers.values(), now_ms)
+    def activate(self, now_ms: int, heard_ms: Mapping[int, int] | None = None) -> None:
+        """This node has become the active controller, and has replayed the whole log. `heard_ms` says when it last
+        heard of the controller before it, by the id of that."""
+        self._sessions.start(self._image.brokers.values(), now_ms, heard_ms or {})
 
     def register_broker(
         self, registration: Registration, now_ms: int, *, previous_is_gone: bool = False
@@ -129,6 +131,13 @@ class Controller:
         """Raises Refused(STALE_BROKER_EPOCH)."""
         self._brokers.checked(broker_id, broker_epoch)
         return alter_partition.alter_partitions(self._image, self.topic_settings, broker_id, proposals)
+
+    def assign_directories(
+        self, broker_id: int, broker_epoch: int, requested: Sequence[DirectoryAssignment]
+    ) -> Decision[list[ErrorCode]]:
+        """Raises Refused(STALE_BROKER_EPOCH)."""
+        self._brokers.checked(broker_id, broker_epoch)
+        return directories.assign_directories(self._image, self.topic_settings, broker_id, requested)
 
     def elect_leaders(
         self, election_type: int, requested: Sequence[tuple[str, int]] | None

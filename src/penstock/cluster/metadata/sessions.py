@@ -2,12 +2,14 @@
 session for every broker that is not fenced, and learns the rest from heartbeats.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from penstock.cluster.metadata.image import BrokerImage
 
 _NOT_SHUTTING_DOWN = -1
 _NO_OFFSET = -1
+# So much of a session is left at least to a broker that must find a new controller first.
+_NEW_CONTROLLER_MS_MIN = 500
 
 
 class _Session:
@@ -28,9 +30,16 @@ class Sessions:
         self._sessions: dict[int, _Session] = {}
         self._last_input_ms: int | None = None
 
-    def start(self, brokers: Iterable[BrokerImage], now_ms: int) -> None:
-        """This node has become the active controller."""
-        self._sessions = {broker.id: _Session(now_ms) for broker in brokers if not broker.fenced}
+    def start(self, brokers: Iterable[BrokerImage], now_ms: int, heard_ms: Mapping[int, int]) -> None:
+        """This node has become the active controller. `heard_ms` says of whom it has heard before, and when: of the
+        controller before it. If that one hangs, its session must not begin anew when its silence has been noticed."""
+        earliest_ms = now_ms - self._timeout_ms + _NEW_CONTROLLER_MS_MIN
+        sessions = [
+            (broker.id, _Session(min(now_ms, max(earliest_ms, heard_ms.get(broker.id, now_ms)))))
+            for broker in brokers
+            if not broker.fenced
+        ]
+        self._sessions = dict(sorted(sessions, key=lambda one: one[1].last_contact_ms))
         self._last_input_ms = now_ms
 
     def is_alive(self, broker_id: int, now_ms: int) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode
-from penstock.base.ports import DiskError
+from penstock.base.ports import DiskError, DiskFull
 from penstock.cluster.partition.follower import FetchedPartition, FetchPosition, Follower
 
 Key = tuple[UUID, int]
@@ -31,10 +31,12 @@ class FetchBody(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What came of an answer: files to be removed, and replicas whose disk failed, which are followed no more."""
+    """What came of an answer: files to be removed, replicas whose disk failed, which are followed no more, and those
+    for whom there was no space, which are tried again."""
 
     doomed: dict[Key, list[str]]
     failed: dict[Key, DiskError]
+    full: dict[Key, DiskFull]
 
 
 class Fetcher:
@@ -133,9 +135,11 @@ class Fetcher:
         session_id: int,
         answers: Iterable[tuple[Key, FetchedPartition]],
         now_ms: int,
+        *,
+        wall_ms: int,
     ) -> Taken:
         self._is_under_way = False
-        taken = Taken({}, {})
+        taken = Taken({}, {}, {})
         if error_code:
             # A session that the leader has forgotten is no failure: it is opened anew at once.
             is_forgotten = error_code is ErrorCode.fetch_session_id_not_found
@@ -154,7 +158,12 @@ class Fetcher:
                 continue
             self._changed[key] = None
             try:
-                doomed = follower.on_answer(asked, answer, now_ms)
+                doomed = follower.on_answer(asked, answer, now_ms, wall_ms=wall_ms)
+            except DiskFull as problem:
+                # The log is as it was.
+                taken.full[key] = problem
+                follower.back_off(now_ms)
+                continue
             except DiskError as problem:
                 taken.failed[key] = problem
                 self.remove(key)

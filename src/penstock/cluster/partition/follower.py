@@ -7,7 +7,8 @@ makes its log equal to the leader's.
 - An answer counts only if nothing has changed since the question: neither the leader's epoch nor the end of the log.
 
 The caller's duties: `follow` with each change of leader or leader epoch; remove the paths that are returned when no
-fetch can still be reading them; a DiskError that is raised ends the replica, as in any use of the log.
+fetch can still be reading them; a DiskError that is raised ends the replica, as in any use of the log. Deadlines go by
+`now_ms`, which never goes back; what the log notes (when a producer last wrote, when a segment began) by `wall_ms`.
 """
 
 from typing import NamedTuple, Protocol
@@ -17,6 +18,8 @@ from penstock.base.ports import Bytes
 
 NO_LEADER = -1
 _NO_EPOCH = -1
+# How long a throttled replica waits before it looks whether it may go on.
+_THROTTLE_PAUSE_MS = 100
 # The pause after a first error; each one after it is twice as long as the one before.
 FIRST_BACKOFF_MS = 10
 
@@ -32,11 +35,11 @@ class ReplicaLog(Protocol):
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
 
-    def append_as_follower(self, data: bytes | memoryview, now_ms: int) -> None: ...
+    def append_as_follower(self, data: bytes | memoryview, now_ms: int, /) -> None: ...
 
-    def truncate_to(self, offset: int, now_ms: int) -> list[str]: ...
+    def truncate_to(self, offset: int, now_ms: int, /) -> list[str]: ...
 
-    def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> list[str]: ...
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int, /) -> list[str]: ...
 
     def advance_log_start(self, offset: int) -> list[str]: ...
 
@@ -76,6 +79,8 @@ class Follower:
         self.wants_offsets = False
         # Named in follower.replication.throttled.replicas (KIP-73).
         self.is_throttled = False
+        # Whether it had all that was committed when the leader last answered: then it is not held back.
+        self.is_caught_up = False
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """The metadata names a leader, or NO_LEADER. An epoch that is older than the one known is no news."""
@@ -92,9 +97,12 @@ class Follower:
     def position(self, now_ms: int, *, quota_is_exceeded: bool = False) -> FetchPosition | None:
         """What to ask the leader next; None while there is no leader or it is too early to try again. `wants_offsets`
         goes first."""
-        if self.leader_id == NO_LEADER or self.wants_offsets or (quota_is_exceeded and self.is_throttled):
+        if self.leader_id == NO_LEADER or self.wants_offsets:
             return None
         if self._retry_at_ms is not None and now_ms < self._retry_at_ms:
+            return None
+        if quota_is_exceeded and self.is_throttled and not self.is_caught_up:
+            self._retry_at_ms = now_ms + _THROTTLE_PAUSE_MS
             return None
         log = self._log
         return FetchPosition(self.leader_epoch, log.log_end_offset, log.latest_epoch, log.log_start_offset)
@@ -116,7 +124,7 @@ class Follower:
 
     # Answers
 
-    def on_answer(self, asked: FetchPosition, answer: FetchedPartition, now_ms: int) -> list[str]:
+    def on_answer(self, asked: FetchPosition, answer: FetchedPartition, now_ms: int, *, wall_ms: int) -> list[str]:
         """Paths to be removed are returned. Raises DiskError."""
         log = self._log
         if asked.leader_epoch != self.leader_epoch or asked.fetch_offset != log.log_end_offset or self.wants_offsets:
@@ -127,13 +135,14 @@ class Follower:
             return []
         self._be_hopeful()
         if answer.diverging_epoch is not None:
-            return self._truncate(*answer.diverging_epoch, now_ms)
+            return self._truncate(*answer.diverging_epoch, wall_ms)
         if answer.records:
             try:
-                log.append_as_follower(memoryview(answer.records), now_ms)
+                log.append_as_follower(memoryview(answer.records), wall_ms)
             except Refused:
                 # Damaged on the way, or on the leader's disk: what was whole is kept, the rest is asked for again.
                 self.back_off(now_ms)
+        self.is_caught_up = answer.high_watermark <= log.log_end_offset
         self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log.log_end_offset))
         return self._advance_log_start(answer.log_start_offset)
 
@@ -148,7 +157,7 @@ class Follower:
         offset = min(leader_start_offset, self.high_watermark)
         return self._log.advance_log_start(offset) if offset > self._log.log_start_offset else []
 
-    def _truncate(self, epoch: int, end_offset: int, now_ms: int) -> list[str]:
+    def _truncate(self, epoch: int, end_offset: int, wall_ms: int) -> list[str]:
         """The leader's largest epoch not above our last one is `epoch`, and ends at `end_offset` there."""
         log = self._log
         own_epoch, own_end_offset = log.end_offset_for_epoch(epoch)
@@ -160,11 +169,13 @@ class Follower:
         else:
             # We do not know that epoch: everything after the one before it has to go, and the leader is asked again.
             offset = min(own_end_offset, log.log_end_offset)
-        doomed = log.truncate_to(offset, now_ms)
+        doomed = log.truncate_to(offset, wall_ms)
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         return doomed
 
-    def on_leader_offsets(self, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int) -> list[str]:
+    def on_leader_offsets(
+        self, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int, *, wall_ms: int
+    ) -> list[str]:
         """The leader's log goes from `start_offset` to `end_offset`; asked for since ours ends outside of it. Paths to
         be removed are returned. Raises DiskError."""
         log = self._log
@@ -173,10 +184,10 @@ class Follower:
         self.wants_offsets = False
         doomed: list[str] = []
         if end_offset < log.log_end_offset:
-            doomed = log.truncate_to(end_offset, now_ms)
+            doomed = log.truncate_to(end_offset, wall_ms)
         if start_offset > log.log_end_offset:
             # Nothing of ours is left over there: we have been away for longer than the topic's retention.
-            doomed += log.truncate_fully_and_start_at(start_offset, now_ms)
+            doomed += log.truncate_fully_and_start_at(start_offset, wall_ms)
             self.high_watermark = start_offset
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         # If neither was the case something else is wrong, and must not be tried in a tight loop.

@@ -44,6 +44,9 @@ from penstock.protocol.produce import PartitionAnswer
 
 _ACKS_ALL = -1
 
+# A set that keeps its order.
+Listeners = dict[Callable[[int], None], None]
+
 
 class Partition:
     __slots__ = (
@@ -57,6 +60,7 @@ class Partition:
         "bytes_in",
         "bytes_out",
         "config",
+        "fetch_requests",
         "follower",
         "has_failed",
         "index",
@@ -95,16 +99,16 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.has_failed = False
         # Since the node started, for its metrics.
-        self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = 0
+        self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = self.fetch_requests = 0
         self._set_leading(True)
         # What this node knows of the other replicas while it leads, or of the leader while it follows. Neither where
         # it is the only replica: then everything appended is replicated.
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         # Called with the bytes that consumers may read in addition; by other replicas' fetches, with the bytes of each
-        # append. Sets because fetches come and go; None while nobody waits.
-        self.append_listeners: set[Callable[[int], None]] | None = None
-        self.replica_listeners: set[Callable[[int], None]] | None = None
+        # append. In the order of their coming; None while nobody waits.
+        self.append_listeners: Listeners | None = None
+        self.replica_listeners: Listeners | None = None
         # Whom to tell of appends, where there are other replicas.
         self.on_appended: Callable[[Partition], None] | None = None
         self._open_log = open_log
@@ -174,6 +178,12 @@ class Partition:
         self.leader = leader
         self.follower = None
         self.on_appended = on_appended
+
+    def resign(self) -> None:
+        """From here on nobody may write or read here, until it is known whom to follow: how far the in-sync replicas
+        are is not known any more, and the log's end is not it."""
+        self.leader = self.on_appended = None
+        self._set_leading(False)
 
     def await_leader(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch

@@ -2,6 +2,8 @@
 
 - The high watermark is the smallest log end of the in-sync replicas. It never goes back while one leads, and stands
   still while the ISR is smaller than `min.insync.replicas` (KIP-966), for then those who left stay eligible to lead.
+  Where the topic asks for it (`must_sync`), it is the smallest log end that is on the disk: followers fetch from what
+  they have synced, and this node counts with what `on_synced` told.
 - While a wider ISR is proposed, the newcomer counts already; while a narrower one is, nobody has left yet. So the high
   watermark is right whether or not the controller has agreed (KIP-497).
 - A follower joins the ISR when it has all that is committed and all from before this leader's time, and is the
@@ -9,7 +11,8 @@
 
 The caller's duties: perform the effects of each call in order; `lead` with each change of the partition's metadata
 while this node leads it, `resign` when it no longer does; `check_follower` before reading for a follower, and
-`on_fetch` when its position was found not to diverge; `on_append` after each append; `on_tick` at `next_deadline_ms`.
+`on_fetch` when its position was found not to diverge; `on_append` after each append; `on_tick` at `next_deadline_ms`;
+with `must_sync`, a sync after `lead` and after each append, and `on_synced` when it is done.
 A proposal that got no answer is answered with an error.
 """
 
@@ -94,10 +97,21 @@ class FollowerState:
 
 
 class Leader:
-    def __init__(self, broker_id: int, brokers: Mapping[int, BrokerImage], *, lag_ms_max: int, isr_min: int) -> None:
-        """`brokers` are those of the metadata image, as it is at any time; `isr_min` is `min.insync.replicas`."""
+    def __init__(
+        self,
+        broker_id: int,
+        brokers: Mapping[int, BrokerImage],
+        *,
+        lag_ms_max: int,
+        isr_min: int,
+        contacts: Mapping[int, int] | None = None,
+    ) -> None:
+        """`brokers` are those of the metadata image, as it is at any time; `isr_min` is `min.insync.replicas`.
+        `contacts` says when each broker last fetched anything at all: a follower that is at the end of the log need not
+        say so with each fetch."""
         self._broker_id = broker_id
         self._brokers = brokers
+        self._contacts = contacts if contacts is not None else {}
         self._lag_ms_max = lag_ms_max
         self._isr_min = isr_min
         self._waiting: deque[tuple[int, Any]] = deque()
@@ -111,6 +125,9 @@ class Leader:
         self.epoch_start_offset = _UNKNOWN_OFFSET
         self.log_end_offset = 0
         self.high_watermark = 0
+        # Whether what is not on the disk is not committed; may change at any time, with the topic's settings.
+        self.must_sync = False
+        self._synced_offset = 0
 
     @property
     def is_leading(self) -> bool:
@@ -135,6 +152,7 @@ class Leader:
         if not was_leading:
             self.log_end_offset = log_end_offset
             self.high_watermark = min(high_watermark, log_end_offset)
+            self._synced_offset = self.high_watermark
         if partition.leader_epoch > self.leader_epoch:
             self.leader_epoch = partition.leader_epoch
             self.epoch_start_offset = self.log_end_offset
@@ -178,7 +196,19 @@ class Leader:
     # Appends
 
     def on_append(self, log_end_offset: int, now_ms: int) -> list[Effect]:
+        for follower in self.followers.values():
+            if follower.log_end_offset >= self.log_end_offset:
+                # Up to now it had everything, as of when it was last heard of.
+                contact_ms = self._contacts.get(follower.broker_id, _LONG_AGO_MS)
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, contact_ms)
         self.log_end_offset = log_end_offset
+        return self._advance(now_ms)
+
+    def on_synced(self, offset: int, now_ms: int) -> list[Effect]:
+        """What lies before `offset` is on the disk here."""
+        if offset <= self._synced_offset:
+            return []
+        self._synced_offset = offset
         return self._advance(now_ms)
 
     def acknowledge_at(self, offset: int, token: Any) -> list[Effect]:
@@ -203,7 +233,7 @@ class Leader:
         if not self.is_leading or self.is_under_min_isr:
             return []
         end_offset = self.log_end_offset
-        committed = end_offset
+        committed = min(end_offset, self._synced_offset) if self.must_sync else end_offset
         for follower in self.followers.values():
             if follower.log_end_offset < committed and (
                 follower.broker_id in self._maximal_isr
@@ -249,13 +279,19 @@ class Leader:
         follower.last_fetch_leader_end = max(end_offset, follower.last_fetch_leader_end)
         follower.last_fetch_ms = now_ms
         follower.broker_epoch = broker_epoch
-        effects: list[Effect] = []
-        if broker_id not in self.isr and self._may_join(follower):
-            effects.append(self._propose((*self.isr, broker_id)))
-            self._maximal_isr = (*self.isr, broker_id)
+        effects = self.let_join(broker_id)
         if has_moved:
             effects += self._advance(now_ms)
         return effects
+
+    def let_join(self, broker_id: int) -> list[Effect]:
+        """Proposes the follower for the ISR, if it may join: for one that fetches, while it is not in the ISR."""
+        follower = self.followers[broker_id]
+        if broker_id in self.isr or not self._may_join(follower):
+            return []
+        proposal = self._propose((*self.isr, broker_id))
+        self._maximal_isr = (*self.isr, broker_id)
+        return [proposal]
 
     def _may_join(self, follower: FollowerState) -> bool:
         return (

@@ -3,6 +3,7 @@ watermark. A follower's fetch offset is its acknowledgement, so it fetches on on
 """
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskFull
 from penstock.cluster.raft import control_records
 from penstock.cluster.raft.effects import Committed, Leading, SnapshotInstalled, StoreSnapshot, Sync
 from penstock.cluster.raft.elections import Elections
@@ -194,6 +195,7 @@ class Replication(Elections):
         following.is_leader_gone = False
         following.failures = 0
         following.fetch_deadline_ms = now_ms + self._fetch_timeout_ms()
+        self.leaders_heard_ms = {following.leader.id: now_ms}
 
     def _truncate_to(self, diverging: OffsetAndEpoch, now_ms: int) -> bool:
         offset = truncation_offset(self._log, diverging)
@@ -211,6 +213,12 @@ class Replication(Elections):
             try:
                 self._log.append_as_follower(response.records, now_ms)
                 self._read_voters(end_offset)
+            except DiskFull as problem:
+                # What was whole is kept; the rest is asked for again until there is space.
+                self._fault(f"the leader's records cannot be kept: {problem}")
+                self._read_voters(end_offset)
+                self._request_sync()
+                return False
             except (Refused, CorruptRecords) as error:
                 self._fault(f"the leader's records cannot be taken over: {error}")
                 self._request_sync()

@@ -84,6 +84,8 @@ class QuorumState:
         self._effects: list[Effect] = []
         self._announced = LeaderChanged(NO_NODE, 0)
         self._role: Unattached | Election | Following | Leadership | Resignation = Unattached(0, 0)
+        # When the leader that was followed last was last heard of, by its id.
+        self.leaders_heard_ms: dict[int, int] = {}
         self._is_candidate = False
         self._is_shutting_down = False
         self._synced_offset = min(log.synced_offset, log.end_offset)

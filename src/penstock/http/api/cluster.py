@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from penstock.base.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, Setting
 from penstock.http.administration import ClusterView
-from penstock.http.bodies import Json, query_bool
+from penstock.http.bodies import Json, query_bool, query_int
 from penstock.http.broker_metrics import BrokerFigures
 from penstock.http.cluster_metrics import whole_page
 from penstock.http.names import topic_of
@@ -18,6 +18,7 @@ from penstock.http.services import services_of
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "start-up", 5: "default", 8: "group"}
 _DISK_FREE_SHARE_MIN = 0.1
+_PARTITION_MAX = (1 << 31) - 1
 
 
 async def overview(request: Request) -> Response:
@@ -178,12 +179,21 @@ async def topic(request: Request) -> Response:
                     for broker_id, found in figures.items()
                     if (name, one.partition) in found.sizes
                 },
+                **_compaction(figures.get(one.leader), (name, one.partition)),
             }
             for one in partitions
         ],
         "configs": [_described(entry, TOPIC_SETTINGS.get(entry.name)) for entry in entries],
     }
     return Json(answer)
+
+
+def _compaction(leader: BrokerFigures | None, key: tuple[str, int]) -> dict[str, float | None]:
+    """None where it is not compacted, or not known."""
+    return {
+        "dirty_ratio": leader.dirty_ratios.get(key) if leader else None,
+        "compaction_progress": leader.compaction_progress.get(key) if leader else None,
+    }
 
 
 async def settings(request: Request) -> Response:
@@ -244,7 +254,12 @@ async def broker_metrics(request: Request) -> Response:
 
 async def charts(request: Request) -> Response:
     """Rates and lag of the last hour, for drawing."""
-    return Json(services_of(request).charts.series(request.query_params.get("group")))
+    found = services_of(request).charts
+    group, topic = request.query_params.get("group"), request.query_params.get("topic")
+    if group is None:
+        return Json(found.rates())
+    partition = query_int(request, "partition", 0, 0, _PARTITION_MAX)
+    return Json(found.lags(group, None if topic is None else (topic, partition)))
 
 
 ROUTES = [

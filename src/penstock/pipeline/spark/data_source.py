@@ -26,10 +26,11 @@ class PenstockDataSource(DataSource):
         return source_options(dict(self.options), is_streaming=is_streaming)
 
     def schema(self) -> StructType:
-        from penstock.pipeline.spark.options import boolean
+        from penstock.pipeline.spark.options import boolean, typed_options
         from penstock.pipeline.spark.slice_reading import source_schema
 
-        return source_schema(boolean(dict(self.options), "includeHeaders", False))
+        given = {name.lower(): value for name, value in self.options.items()}
+        return source_schema(boolean(given, "includeHeaders", False), typed_options(given))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from penstock.pipeline.spark.source import batch_reader
@@ -51,14 +52,23 @@ class PenstockDataSource(DataSource):
         options = sink_options(dict(self.options), schema)
         if options.sink_id is not None:
             raise BadOption("exactlyOnce is for streaming queries; a batch query writes at least once")
+        if options.typed is not None:
+            from penstock.pipeline.spark.typed_writing import with_value_schema
+
+            options = with_value_schema(options, schema)
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from penstock.pipeline.spark.sink import StreamWriter
+        from penstock.pipeline.spark.sink import StreamWriter, is_before_tasks
         from penstock.pipeline.spark.sink_options import sink_options
 
         # Complete mode says overwrite; as with Kafka's sink, each result is appended whole.
         options = sink_options(dict(self.options), schema)
+        # Spark makes a writer before each micro-batch's tasks, and another one to commit, which encodes nothing.
+        if options.typed is not None and is_before_tasks():
+            from penstock.pipeline.spark.typed_writing import with_value_schema
+
+            options = with_value_schema(options, schema)
         if options.sink_id is not None:
             from penstock.pipeline.spark.exactly_once import ExactlyOnceWriter
 

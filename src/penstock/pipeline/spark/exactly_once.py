@@ -13,7 +13,6 @@ with rows missing.
 
 import contextlib
 import re
-import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,12 +26,11 @@ from penstock.client.producing import Producer, ProducerId
 from penstock.client.transactions import Transactions
 from penstock.pipeline.spark.decisions import Decision, DecisionLog, TaskTransaction
 from penstock.pipeline.spark.row_writing import RowWriter
+from penstock.pipeline.spark.sink import is_before_tasks
 from penstock.pipeline.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_PLANNING_WORKER = "pyspark.sql.worker.write_into_data_source"
 
 
 class CannotBeExactlyOnce(Exception):
@@ -191,7 +189,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         self._driver: ProducerId | None = None
         self._last: Decision | None = None
         # Spark makes a writer before each micro-batch's tasks, and another one to commit: only the first takes over.
-        if _PLANNING_WORKER in sys.modules:
+        if is_before_tasks():
             with Cluster(options.client) as cluster:
                 self._driver, self._last = ExactlyOnceSink(options, cluster).prepare()
 

@@ -7,11 +7,15 @@ refused here too, in words.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock.client.cluster import EARLIEST, LATEST, ClientConfig, TopicPartition, config_from
 from penstock.client.errors import ClientError
 from penstock.client.fetching import FetchLimits
 from penstock.pipeline.spark.offsets import BadOption, Offsets, parse_assignment, parse_offsets, parse_timestamps
+
+if TYPE_CHECKING:
+    from penstock.pipeline.spark.typed_options import TypedSourceOptions
 
 _STRATEGIES = ("assign", "subscribe", "subscribepattern")
 _REFUSED = {
@@ -32,6 +36,12 @@ class Subscription:
     assigned: tuple[TopicPartition, ...] | None = None
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
+
+    def named_topics(self) -> list[str] | None:
+        """None for a pattern."""
+        if self.assigned is not None:
+            return list(dict.fromkeys(each.topic for each in self.assigned))
+        return None if self.topics is None else list(self.topics)
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,8 @@ class SourceOptions:
     includes_headers: bool = False
     offset_fetch_tries_max: int = 3
     offset_fetch_interval_ms: int = 1_000
+    # Set where values are decoded by the schema registry.
+    typed: "TypedSourceOptions | None" = None
     # As given, for messages.
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -98,8 +110,19 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
         includes_headers=boolean(given, "includeHeaders", False),
         offset_fetch_tries_max=_positive(given, "fetchOffset.numRetries") or 3,
         offset_fetch_interval_ms=_number(given, "fetchOffset.retryIntervalMs", 1_000),
+        typed=typed_options(given),
         given=given,
     )
+
+
+def typed_options(given: Mapping[str, str]) -> "TypedSourceOptions | None":
+    """None without the option `schema`. Raises BadOption."""
+    if "schema" not in given:
+        return None
+    # Most queries are without, and need not wait for an HTTP client to load.
+    from penstock.pipeline.spark.typed_options import typed_source_options
+
+    return typed_source_options(given, _subscription(given).named_topics())
 
 
 def client_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -24,6 +24,8 @@ from penstock.pipeline.spark.sink_options import SinkOptions
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.pipeline.schemas.encoding import ColumnEncoder as _ColumnEncoder
+
     Ints = NDArray[np.int64]
 
 
@@ -35,6 +37,11 @@ class RowWriter:
         self._cluster = cluster
         self._producer = producer
         self._encoder = RecordEncoder(options.batch_bytes_max)
+        self._value_encoder: _ColumnEncoder | None = None
+        if options.value_schema is not None:
+            from penstock.pipeline.schemas.encoding import ColumnEncoder
+
+            self._value_encoder = ColumnEncoder(options.value_schema)
         self._partition_counts: dict[str, int] = {}
         self._sticky: dict[str, int] = {}
         self.rows = 0
@@ -45,6 +52,8 @@ class RowWriter:
             return
         self._encoder.kernel = kernel_for(self.rows)
         columns = {name: batch.column(name) for name in batch.schema.names}
+        if self._value_encoder is not None:
+            columns["value"] = self._value_encoder.encoded(columns["value"])
         rows = row_columns(columns["value"], columns.get("key"), columns.get("headers"))
         pending = {}
         for topic, chosen in self._by_topic(columns.get("topic"), batch.num_rows):

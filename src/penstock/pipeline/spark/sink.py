@@ -3,6 +3,7 @@
 Within a task nothing is lost and nothing doubled: the producer is idempotent, and a task ends when all is stored.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,14 @@ from penstock.pipeline.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_PLANNING_WORKER = "pyspark.sql.worker.write_into_data_source"
+
+
+def is_before_tasks() -> bool:
+    """Whether Spark makes a stream's writer for the tasks of a micro-batch, and not to commit it."""
+    return _PLANNING_WORKER in sys.modules
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
@@ -11,6 +12,10 @@ from penstock.client.producing import ACKS_ALL, ProduceSettings
 from penstock.pipeline.spark.offsets import BadOption
 from penstock.pipeline.spark.options import boolean, client_config, client_properties
 from penstock.protocol.compression import CODEC_NAMES
+
+if TYPE_CHECKING:
+    from penstock.pipeline.schemas.registry_client import Schema
+    from penstock.pipeline.spark.typed_options import TypedSinkOptions
 
 _REFUSED = {
     "key.serializer": "keys are written as they are; make them string or binary",
@@ -40,6 +45,9 @@ class SinkOptions:
     # Set for a sink that writes exactly once.
     sink_id: str | None = None
     batch_bytes_max: int = 900_000
+    # Set where values are encoded by the schema registry; the schema itself once it is registered.
+    typed: "TypedSinkOptions | None" = None
+    value_schema: "Schema | None" = None
 
 
 def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
@@ -50,9 +58,14 @@ def sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
         if name in properties:
             raise BadOption(f"option kafka.{name} is not supported: {instead}")
     topic = given["topic"].strip() if "topic" in given else None
-    _check_columns(schema, topic)
+    typed = None
+    if "schema" in given:
+        from penstock.pipeline.spark.typed_options import typed_sink_options
+
+        typed = typed_sink_options(given, topic)
+    _check_columns(schema, topic, is_typed=typed is not None)
     produce = _produce_settings(properties)
-    return SinkOptions(client_config(properties), produce, topic, _sink_id(given, produce))
+    return SinkOptions(client_config(properties), produce, topic, _sink_id(given, produce), typed=typed)
 
 
 def _sink_id(given: Mapping[str, str], produce: ProduceSettings) -> str | None:
@@ -90,12 +103,14 @@ def _produce_settings(properties: Mapping[str, str]) -> ProduceSettings:
     return ProduceSettings(acks, compression, delivery_ms, request_ms, is_idempotent)
 
 
-def _check_columns(schema: StructType, topic: str | None) -> None:
+def _check_columns(schema: StructType, topic: str | None, *, is_typed: bool) -> None:
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in types:
         raise BadOption(f"the sink needs a column 'value', string or binary; there are {', '.join(types) or 'none'}")
     if topic is None and "topic" not in types:
         raise BadOption("say where to write: option 'topic', or a column 'topic' for each row")
     for name, allowed in _COLUMNS.items():
+        if name == "value" and is_typed:
+            continue
         if name in types and types[name] not in allowed and not (name == "topic" and topic is not None):
             raise BadOption(f"column {name} is {types[name]}; the sink takes {' or '.join(allowed)} there")

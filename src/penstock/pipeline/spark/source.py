@@ -33,7 +33,7 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema)
+        self._typed = check_schema(options, schema)
         self._options = options
         self._schema = schema
         self._bounds = Bounds()
@@ -66,7 +66,7 @@ class BatchReader(DataSourceReader):
         return OffsetRange(partition, start, end)
 
     def read(self, partition: Slice) -> Iterator[Any]:  # type: ignore[override]
-        return read_range(self._options, partition.range, self._schema)
+        return read_range(self._options, partition.range, self._schema, self._typed)
 
 
 class NarrowingBatchReader(BatchReader):
@@ -85,7 +85,7 @@ def batch_reader(options: SourceOptions, schema: StructType) -> BatchReader:
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema)
+        self._typed = check_schema(options, schema)
         self._options = options
         self._schema = schema
         self._cluster: Cluster | None = None
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Slice(each) for each in cut]
 
     def read(self, partition: Slice) -> Iterator[Any]:  # type: ignore[override]
-        return read_range(self._options, partition.range, self._schema)
+        return read_range(self._options, partition.range, self._schema, self._typed)
 
     def stop(self) -> None:
         if self._cluster is not None:

@@ -9,8 +9,9 @@ Alpine.directive("chart", (element, { expression, modifiers }, { effect, evaluat
   let chart = null;
 
   const draw = () => {
+    if (!chart || !element.clientWidth) return;
     // One point makes no line.
-    if (!chart || chart.times.length < 2 || !element.clientWidth) return;
+    if (chart.times.length < 2) { plot?.destroy(); plot = null; return; }
     const data = [chart.times, ...chart.lines];
     if (plot) return plot.setData(data);
     plot = new uPlot(options(element, chart, modifiers.includes("spark")), data, element);

@@ -15,7 +15,7 @@ start("group", page(mixed(
     sorts: { topic: (row) => row.place },
   }),
   {
-    url: { q: "", sort: "topic", page: 1 },
+    url: { q: "", sort: "topic", page: 1, line: "" },
     everyMs: 5000,
     group,
     rows: [],
@@ -35,7 +35,7 @@ start("group", page(mixed(
     by_hand: [],
 
     async load() {
-      const [seen, charts] = await Promise.all([get(path), get(`/api/charts?group=${encodeURIComponent(group)}`)]);
+      const [seen, charts] = await Promise.all([get(path), get(this.chart_path)]);
       const clients = new Map(seen.members.map((one) => [one.member, one.client]));
       const most = Math.max(1, ...seen.partitions.map((one) => one.lag ?? 0));
       this.rows = seen.partitions.map((one) => Object.freeze({
@@ -50,8 +50,21 @@ start("group", page(mixed(
       this.lag_chart = { times: charts.times, lines: [charts.series.lag], word: integer };
     },
 
-    begun() { this._q = this.q; },
-    changed() { if (this._q !== this.q) { this._q = this.q; this.page = 1; } },
+    begun() { this._q = this.q; this._line = this.line; },
+    changed() {
+      if (this._q !== this.q) { this._q = this.q; this.page = 1; }
+      if (this._line !== this.line) { this._line = this.line; this.refresh(); }
+    },
+
+    // The chart is of the whole group, or of one partition: "topic/0".
+    choose(one) { this.line = this.line === one.id ? "" : one.id; },
+    get chart_path() {
+      const whole = `/api/charts?group=${encodeURIComponent(group)}`;
+      const at = this.line.lastIndexOf("/");
+      return at < 0 ? whole : `${whole}&topic=${encodeURIComponent(this.line.slice(0, at))}&partition=${encodeURIComponent(this.line.slice(at + 1))}`;
+    },
+    get line_name() { return this.line.replace("/", " "); },
+    get lag_now() { return this.line ? this.rows.find((one) => one.id === this.line)?.lag : this.seen.lag; },
 
     get has_members() { return this.seen.members.length > 0; },
     get topics() { return [...new Set(this.rows.map((one) => one.topic))].sort(); },

@@ -39,6 +39,16 @@ start("topic", page(mixed(listing("rows", { perPage: 100, matches: () => true })
   get behind() { return this.seen.partitions.filter((one) => one.isr.length < one.replicas.length).length; },
   get offline() { return this.seen.partitions.filter((one) => one.leader < 0).length; },
 
+  // Of the dirtiest partition; null where nothing is compacted.
+  get dirty() {
+    const ratios = this.seen.partitions.map((one) => one.dirty_ratio).filter((one) => one != null);
+    return ratios.length ? `${Math.round(100 * Math.max(...ratios))}%` : null;
+  },
+  get compacting() {
+    const found = this.seen.partitions.find((one) => one.compaction_progress != null);
+    return found ? `partition ${found.partition} is at ${Math.round(100 * found.compaction_progress)}%` : "of the dirtiest partition's log";
+  },
+
   get settings_shown() {
     const wanted = this.setting.trim().toLowerCase();
     return this.seen.configs.filter((one) => (!this.changed_only || one.source === "topic") && (!wanted || one.name.includes(wanted) || one.doc.toLowerCase().includes(wanted)));

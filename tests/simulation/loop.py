@@ -1,0 +1,272 @@
+"""Time and turns: a scheduler in virtual time, and an asyncio event loop for each simulated process on it.
+
+Production code needs no seam to run here: the loop is its seam. While a callback of a process runs, that process's loop
+is the running one, so its tasks, timers, connections and executor jobs stay its own. A process can be held (SIGSTOP) or
+ended between two callbacks (kill -9): what it had planned then waits, or never happens. Nothing here looks at the real
+clock or at real sockets, so the order of callbacks is a function of the seed.
+"""
+
+import asyncio
+import heapq
+import random
+import traceback
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Network, SimSocket
+
+T = TypeVar("T")
+
+
+class Stalled(Exception):
+    """The simulated processes keep each other busy without time going on."""
+
+
+_CALLBACKS_PER_INSTANT_MAX = 200_000
+
+
+class Scheduler:
+    """What happens next, in the whole world."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now_s = 0.0
+        self.network: Network | None = None
+        self.callbacks = 0
+        # Exceptions that no simulated code has caught, with the process they ended in.
+        self.defects: list[tuple[str, str]] = []
+        self._ready: deque[tuple[ProcessLoop | None, asyncio.Handle]] = deque()
+        self._timers: list[tuple[float, int, ProcessLoop | None, asyncio.Handle]] = []
+        self._number = 0
+        # Events of the world itself: deliveries, faults.
+        self.world = make_loop(self, "world", clock_rate=1.0)
+
+    def soon(self, owner: "ProcessLoop", handle: asyncio.Handle) -> None:
+        self._ready.append((owner, handle))
+
+    def at(self, when_s: float, owner: "ProcessLoop", handle: asyncio.Handle) -> None:
+        self._number += 1
+        heapq.heappush(self._timers, (max(when_s, self.now_s), self._number, owner, handle))
+
+    def call_at(self, when_s: float, callback: Callable[..., object], *args: Any) -> None:
+        """For the world's own events."""
+        self.at(when_s, self.world, asyncio.Handle(callback, args, self.world))
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        self.call_at(self.now_s + delay_s, callback, *args)
+
+    def run(self, until_s: float) -> None:
+        """Runs the world up to that time."""
+        ready, timers = self._ready, self._timers
+        set_running = events._set_running_loop
+        instant_ends = self.callbacks + _CALLBACKS_PER_INSTANT_MAX
+        try:
+            while True:
+                while ready:
+                    owner, handle = ready.popleft()
+                    if handle._cancelled or owner is None or owner.is_dead:
+                        continue
+                    if owner.is_held:
+                        owner.held.append(handle)
+                        continue
+                    self.callbacks += 1
+                    set_running(owner)
+                    handle._run()
+                if self.callbacks > instant_ends:
+                    raise Stalled(f"{_CALLBACKS_PER_INSTANT_MAX} callbacks at {self.now_s:.3f} s")
+                instant_ends = self.callbacks + _CALLBACKS_PER_INSTANT_MAX
+                if not timers or timers[0][0] > until_s:
+                    self.now_s = until_s
+                    return
+                self.now_s = timers[0][0]
+                while timers and timers[0][0] <= self.now_s:
+                    _, _, owner, handle = heapq.heappop(timers)
+                    ready.append((owner, handle))
+        finally:
+            set_running(None)
+
+    def run_until(self, is_done: Callable[[], bool], seconds_max: float, step_s: float = 0.05) -> bool:
+        """Runs until the condition holds, looking at it now and then. Whether it came to hold in time."""
+        deadline_s = self.now_s + seconds_max
+        while not is_done():
+            if self.now_s >= deadline_s:
+                return False
+            self.run(min(self.now_s + step_s, deadline_s))
+        return True
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """The event loop of one simulated process, with a monotonic clock that may run a little fast or slow."""
+
+    def __init__(self, scheduler: Scheduler, name: str, *, clock_rate: float) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.clock_rate = clock_rate
+        self.is_dead = False
+        self.is_held = False
+        self.held: list[asyncio.Handle] = []
+        self.sockets: dict[SimSocket, None] = {}
+        self._jobs = SimExecutor(self)
+        # How long the job that is running at the moment may take to tell of its result.
+        self.job_seconds_max: float | None = None
+        # asyncio keeps weak references only.
+        self._tasks: dict[asyncio.Future[Any], None] = {}
+
+    # Mishaps
+
+    def hold(self) -> None:
+        self.is_held = True
+
+    def release(self) -> None:
+        self.is_held = False
+        held, self.held = self.held, []
+        for handle in held:
+            self.scheduler.soon(self, handle)
+
+    def kill(self) -> None:
+        """Nothing of this process happens any more. What it is made of stays in memory, so that no `finally` of it runs
+        at a moment that the garbage collector would choose."""
+        self.is_dead = True
+        self.held.clear()
+
+    # Time
+
+    def time(self) -> float:
+        return self.scheduler.now_s * self.clock_rate
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self.scheduler.soon(self, handle)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self.job_seconds_max is None:
+            return self.call_soon(callback, *args, context=context)
+        # A job tells what it has come to: the loop hears of it a moment later, if it still lives then.
+        return self.call_later(self.scheduler.random.random() * self.job_seconds_max, callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self.scheduler.at(when / self.clock_rate, self, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is left out when its time comes."""
+
+    # Futures and tasks
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> "asyncio.Task[T]":
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: "asyncio.Future[Any]") -> None:
+        self._tasks.pop(task, None)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        return asyncio.wrap_future((executor or self._jobs).submit(func, *args), loop=self)
+
+    # The network
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        assert self.scheduler.network is not None
+        return await self.scheduler.network.connect(self, protocol_factory, host, port)
+
+    def add_reader(  # type: ignore[override]
+        self, fd: Any, callback: Callable[..., object], *args: Any
+    ) -> None:
+        fd.watch_reading(self, callback, args)
+
+    def remove_reader(self, fd: Any) -> bool:
+        fd.watch_reading(self, None, ())
+        return True
+
+    def add_writer(  # type: ignore[override]
+        self, fd: Any, callback: Callable[..., object], *args: Any
+    ) -> None:
+        fd.watch_writing(self, callback, args)
+
+    def remove_writer(self, fd: Any) -> bool:
+        fd.watch_writing(self, None, ())
+        return True
+
+    # What asyncio asks
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return self.is_dead
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        if self.is_dead or isinstance(problem, ConnectionError):
+            return
+        if problem is None:
+            self.scheduler.defects.append((self.name, str(context.get("message"))))
+            return
+        self.scheduler.defects.append((self.name, "".join(traceback.format_exception(problem))))
+
+
+def make_loop(scheduler: Scheduler, name: str, *, clock_rate: float) -> ProcessLoop:
+    """What asyncio's interface has besides (signals, subprocesses, datagrams) no node of a simulation uses."""
+    return ProcessLoop(scheduler, name, clock_rate=clock_rate)  # type: ignore[abstract]
+
+
+class SimExecutor(Executor):
+    """Threads of a process: a job is done at once or a little later, and its result is known later still. A crash may
+    come before, between or after."""
+
+    def __init__(self, loop: ProcessLoop, seconds_max: float = 0.004) -> None:
+        self._loop = loop
+        self._random = loop.scheduler.random
+        self.seconds_max = seconds_max
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            self._loop.job_seconds_max = self.seconds_max
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as problem:
+                future.set_exception(problem)
+            finally:
+                self._loop.job_seconds_max = None
+
+        self._loop.call_later(self._random.choice((0.0, self._random.random())) * self.seconds_max, work)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """There are no threads to end."""

@@ -1,0 +1,483 @@
+"""A network of stream connections between simulated hosts: slow, partitioned either way, breaking.
+
+As with TCP, the bytes of one direction arrive in order and whole, or the connection breaks. What is sent over a link
+that is cut waits, as retransmissions would, until the cut heals or one side gives up. Connections do not wait for each
+other: between two of them anything is reordered. A process that is killed has its connections reset by its kernel; a
+host without power says nothing at all, until it is back and knows nothing of them.
+"""
+
+import asyncio
+import errno
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from tests.simulation.loop import ProcessLoop, Scheduler
+
+Address = tuple[str, int]
+
+
+class Link:
+    """From one host to another, one way."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self.cut_at_s = 0.0
+        self.delay_s_min = 0.0001
+        self.delay_s_max = 0.002
+        # Of each chunk: to be sent again after a while, and to have its connection broken.
+        self.loss = 0.0
+        self.reset = 0.0
+
+
+class Network:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.random = scheduler.random
+        scheduler.network = self
+        self.listeners: dict[Address, SimSocket] = {}
+        self.dark_hosts: set[str] = set()
+        self.connections: dict[Connection, None] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        # Of everything that was delivered, when and where to.
+        self.trace = 0
+        self.bytes_delivered = 0
+        self.chunks_delivered = 0
+
+    def link(self, source: str, target: str) -> Link:
+        return self._links.setdefault((source, target), Link())
+
+    def heal(self) -> None:
+        """All links are as good as new, and what waited on them goes on its way."""
+        for (source, target), link in list(self._links.items()):
+            if link.is_cut:
+                self.restore(source, target)
+            self._links[source, target] = Link()
+
+    def cut(self, source: str, target: str) -> None:
+        link = self.link(source, target)
+        if not link.is_cut:
+            link.is_cut, link.cut_at_s = True, self.scheduler.now_s
+
+    def restore(self, source: str, target: str) -> None:
+        link = self.link(source, target)
+        if not link.is_cut:
+            return
+        link.is_cut = False
+        for connection in list(self.connections):
+            connection.resume(source, target, self.scheduler.now_s - link.cut_at_s)
+
+    def note(self, source: str, target: str, data: bytes) -> None:
+        self.bytes_delivered += len(data)
+        self.chunks_delivered += 1
+        self.trace = zlib.crc32(data, zlib.crc32(f"{self.scheduler.now_s:.9f} {source} {target}".encode(), self.trace))
+
+    def listen(self, loop: ProcessLoop, host: str, port: int) -> "SimSocket":
+        if (host, port) in self.listeners:
+            raise OSError(errno.EADDRINUSE, "in use")
+        listener = SimSocket(loop, (host, port), ("", 0), None)
+        listener.on_close = lambda: self._unlisten((host, port), listener)
+        self.listeners[host, port] = listener
+        return listener
+
+    def _unlisten(self, address: Address, listener: "SimSocket") -> None:
+        if self.listeners.get(address) is listener:
+            del self.listeners[address]
+
+    async def connect(
+        self, loop: ProcessLoop, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        connected: asyncio.Future[SimSocket] = loop.create_future()
+        connection = Connection(self, loop, (host, port), connected)
+        self.connections[connection] = None
+        connection.open()
+        try:
+            socket = await connected
+        except asyncio.CancelledError:
+            connection.abort(0)
+            raise
+        protocol = protocol_factory()
+        transport = SimTransport(socket, protocol)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+    def process_ended(self, loop: ProcessLoop, *, silently: bool) -> None:
+        """The kernel closes what the process had open; a host without power cannot."""
+        for address, listener in list(self.listeners.items()):
+            if listener.loop is loop:
+                del self.listeners[address]
+        for connection in list(self.connections):
+            for side in (0, 1):
+                if connection.loops[side] is loop:
+                    if silently:
+                        connection.vanish(side)
+                    else:
+                        connection.abort(side)
+
+
+class Connection:
+    """Two sides: 0 asked for it, 1 was listening."""
+
+    def __init__(
+        self, network: Network, loop: ProcessLoop, target: Address, connected: "asyncio.Future[SimSocket]"
+    ) -> None:
+        self._network = network
+        self._target = target
+        self._connected = connected
+        source: Address = (loop.name.partition("#")[0], 0)
+        self._addresses = (source, target)
+        self.loops: list[ProcessLoop | None] = [loop, None]
+        self.sockets: list[SimSocket | None] = [None, None]
+        # What is on the way to each side: bytes, or None for the end; and when the last of it arrives.
+        self._queues: tuple[deque[bytes | None], deque[bytes | None]] = (deque(), deque())
+        self._is_moving = [False, False]
+        self._stalled_until_s = [0.0, 0.0]
+        self._is_gone = [False, False]
+        self.is_closed = False
+        self._is_asking = True
+
+    def _link_to(self, side: int) -> Link:
+        return self._network.link(self._addresses[1 - side][0], self._addresses[side][0])
+
+    def _delay_s(self, side: int) -> float:
+        link, chance = self._link_to(side), self._network.random
+        delay_s = chance.uniform(link.delay_s_min, link.delay_s_max)
+        while link.loss and chance.random() < link.loss:
+            delay_s += chance.uniform(0.2, 0.6)
+        return delay_s
+
+    # Opening
+
+    def open(self) -> None:
+        self._is_asking = True
+        self._network.scheduler.call_later(self._delay_s(1), self._arrive)
+
+    def _arrive(self) -> None:
+        if self.is_closed or not self._is_asking:
+            return
+        host = self._target[0]
+        if self._link_to(1).is_cut or self._link_to(0).is_cut or host in self._network.dark_hosts:
+            # Asked again every now and then, as the kernel does; whoever waits has a time-out.
+            self._network.scheduler.call_later(1.0, self._arrive)
+            return
+        self._is_asking = False
+        listener = self._network.listeners.get(self._target)
+        if listener is None:
+            self._finish()
+            self._network.scheduler.call_later(self._delay_s(0), self._refused)
+            return
+        loop = listener.loop
+        self.loops[1] = loop
+        accepted = self.sockets[1] = SimSocket(loop, self._target, self._addresses[0], self, side=1)
+        listener.accept_queue.append(accepted)
+        listener.readable()
+        self._network.scheduler.call_later(self._delay_s(0), self._established)
+
+    def _refused(self) -> None:
+        loop = self.loops[0]
+        assert loop is not None
+        if not loop.is_dead and not self._connected.done():
+            self._connected.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, "refused"))
+
+    def _established(self) -> None:
+        loop = self.loops[0]
+        assert loop is not None
+        if loop.is_dead or self._connected.done() or self.is_closed:
+            if not self.is_closed and not loop.is_dead:
+                self.abort(0)
+            elif not self._connected.done() and not loop.is_dead:
+                self._connected.set_exception(ConnectionResetError(errno.ECONNRESET, "reset"))
+            return
+        socket = self.sockets[0] = SimSocket(loop, self._addresses[0], self._target, self, side=0)
+        self._connected.set_result(socket)
+
+    # Bytes
+
+    def send(self, from_side: int, data: bytes | None) -> None:
+        """None is the end: there will be no more."""
+        if self.is_closed:
+            return
+        side = 1 - from_side
+        queue = self._queues[side]
+        chance = self._network.random
+        if data is not None and len(data) > 8 and chance.random() < 0.05:
+            cut = chance.randrange(1, len(data))
+            queue.append(data[:cut])
+            queue.append(data[cut:])
+        else:
+            queue.append(data)
+        self._move(side)
+
+    def _move(self, side: int) -> None:
+        if self._is_moving[side] or not self._queues[side] or self._link_to(side).is_cut:
+            return
+        self._is_moving[side] = True
+        stall_s = max(0.0, self._stalled_until_s[side] - self._network.scheduler.now_s)
+        self._network.scheduler.call_later(stall_s + self._delay_s(side), self._deliver, side)
+
+    def _deliver(self, side: int) -> None:
+        self._is_moving[side] = False
+        if self.is_closed or self._link_to(side).is_cut or not self._queues[side]:
+            return
+        if self._is_gone[side]:
+            if self._addresses[side][0] not in self._network.dark_hosts:
+                # The host is back, and knows nothing of this connection.
+                self.abort(side)
+            else:
+                self._network.scheduler.call_later(1.0, self._move, side)
+            return
+        link = self._link_to(side)
+        if link.reset and self._network.random.random() < link.reset:
+            self._break()
+            return
+        socket = self.sockets[side]
+        if socket is None:
+            self._network.scheduler.call_later(0.001, self._move, side)
+            return
+        # What is there goes together, as a stream's bytes do.
+        queue = self._queues[side]
+        chunk = queue.popleft()
+        if chunk is None:
+            socket.end()
+        else:
+            if queue and queue[0] is not None:
+                parts = [chunk]
+                while queue and queue[0] is not None:
+                    parts.append(cast(bytes, queue.popleft()))
+                chunk = b"".join(parts)
+            self._network.note(self._addresses[1 - side][0], self._addresses[side][0], chunk)
+            socket.receive(chunk)
+        self._move(side)
+
+    def resume(self, source: str, target: str, cut_s: float) -> None:
+        """The link is back. What waited is sent again when its turn comes: the pauses between tries have doubled while
+        it was away."""
+        for side in (0, 1):
+            if (self._addresses[1 - side][0], self._addresses[side][0]) == (source, target) and self._queues[side]:
+                self._stalled_until_s[side] = self._network.scheduler.now_s + self._network.random.random() * cut_s
+                self._move(side)
+
+    # Ends
+
+    def _break(self) -> None:
+        """Something in between has forgotten it, and tells both."""
+        self._finish()
+        for socket in self.sockets:
+            if socket is not None:
+                socket.reset()
+
+    def abort(self, from_side: int) -> None:
+        """One side is gone; the other hears of it, if the network lets it."""
+        if self.is_closed:
+            return
+        self._is_gone[from_side] = True
+        other = 1 - from_side
+        if self._is_gone[other] or (self.sockets[other] is None and self._is_asking):
+            self._finish()
+            return
+        self._queues[other].clear()
+        self._network.scheduler.call_later(self._delay_s(other), self._reset, other)
+
+    def _reset(self, side: int) -> None:
+        if self.is_closed:
+            return
+        if self._link_to(side).is_cut:
+            self._network.scheduler.call_later(0.5, self._reset, side)
+            return
+        socket = self.sockets[side]
+        self._finish()
+        if socket is not None and not self._is_gone[side]:
+            socket.reset()
+        elif side == 0 and not self._connected.done() and not cast(ProcessLoop, self.loops[0]).is_dead:
+            self._connected.set_exception(ConnectionResetError(errno.ECONNRESET, "reset"))
+
+    def vanish(self, side: int) -> None:
+        """Without a word. The other side finds out when it sends something and the host is back."""
+        self._is_gone[side] = True
+        if self._is_gone[1 - side]:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.is_closed = True
+        self._network.connections.pop(self, None)
+
+
+class SimSocket:
+    """What `penstock.broker.server` and `connection` use of a socket."""
+
+    def __init__(
+        self, loop: ProcessLoop, own: Address, peer: Address, connection: Connection | None, side: int = 1
+    ) -> None:
+        self.loop = loop
+        self._own = own
+        self._peer = peer
+        self._connection = connection
+        self._side = side
+        self._received = bytearray()
+        self._has_ended = False
+        self._is_reset = False
+        self._is_closed = False
+        self._reader: tuple[Callable[..., object], tuple[Any, ...]] | None = None
+        self._is_told = False
+        self.accept_queue: deque[SimSocket] = deque()
+        self.on_close: Callable[[], None] = lambda: None
+        # Instead of a reader, for a transport.
+        self.on_data: Callable[[], None] | None = None
+
+    # From the network
+
+    def receive(self, data: bytes) -> None:
+        self._received += data
+        self.readable()
+
+    def end(self) -> None:
+        self._has_ended = True
+        self.readable()
+
+    def reset(self) -> None:
+        self._is_reset = True
+        self.readable()
+
+    def readable(self) -> None:
+        if self._is_told or self._is_closed or (self._reader is None and self.on_data is None):
+            return
+        self._is_told = True
+        self.loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_told = False
+        if self._is_closed or not self._has_news():
+            return
+        if self.on_data is not None:
+            self.on_data()
+        elif self._reader is not None:
+            callback, args = self._reader
+            callback(*args)
+            # Readiness is a level, not an edge.
+            if self._has_news():
+                self.readable()
+
+    def _has_news(self) -> bool:
+        return bool(self._received or self.accept_queue or self._has_ended or self._is_reset)
+
+    # From the loop
+
+    def watch_reading(self, loop: ProcessLoop, callback: Callable[..., object] | None, args: tuple[Any, ...]) -> None:
+        self._reader = None if callback is None else (callback, args)
+        if self._has_news():
+            self.readable()
+
+    def watch_writing(self, loop: ProcessLoop, callback: Callable[..., object] | None, args: tuple[Any, ...]) -> None:
+        """Everything is taken at once: nobody waits for room."""
+
+    # As a socket
+
+    def setblocking(self, flag: bool) -> None: ...
+    def setsockopt(self, *options: int) -> None: ...
+
+    def getsockname(self) -> Address:
+        return self._own
+
+    def getpeername(self) -> Address:
+        return self._peer
+
+    def fileno(self) -> int:
+        return -1
+
+    def accept(self) -> "tuple[SimSocket, Address]":
+        if not self.accept_queue:
+            raise BlockingIOError
+        accepted = self.accept_queue.popleft()
+        return accepted, accepted.getpeername()
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if self._received:
+            count = min(len(buffer), len(self._received))
+            buffer[:count] = self._received[:count]
+            del self._received[:count]
+            return count
+        if self._is_reset:
+            raise ConnectionResetError(errno.ECONNRESET, "reset")
+        if self._has_ended:
+            return 0
+        raise BlockingIOError
+
+    def take(self) -> bytes:
+        data = bytes(self._received)
+        self._received.clear()
+        return data
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_reset or self._has_ended
+
+    def send(self, data: Any) -> int:
+        if self._is_reset or self._connection is None:
+            raise ConnectionResetError(errno.ECONNRESET, "reset")
+        self._connection.send(self._side, bytes(data))
+        return len(data)
+
+    def sendmsg(self, parts: list[Any], ancillary: tuple[()] = (), flags: int = 0) -> int:
+        return self.send(b"".join(bytes(part) for part in parts))
+
+    def shutdown(self, how: int) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.on_close()
+        if self._connection is not None and not self._is_reset:
+            self._connection.send(self._side, None)
+
+
+class SimTransport(asyncio.Transport):
+    """What asyncio's own protocols and `Peer` use of a transport."""
+
+    def __init__(self, socket: SimSocket, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self._socket = socket
+        self._protocol = protocol
+        self._is_closing = False
+        socket.on_data = self._on_data
+        if socket._has_news():
+            socket.readable()
+
+    def _on_data(self) -> None:
+        data = self._socket.take()
+        if data and not self._is_closing:
+            self._protocol.data_received(data)
+        if self._socket.is_over and not self._is_closing:
+            self._is_closing = True
+            self._socket.close()
+            self._protocol.connection_lost(None)
+
+    def write(self, data: Any) -> None:
+        if not self._is_closing and not self._socket.is_over:
+            self._socket.send(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._socket.close()
+            self._socket.loop.call_soon(self._protocol.connection_lost, None)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol

@@ -1,0 +1,284 @@
+"""Looks at the nodes from the inside while they run: invariants of states, and of what follows what.
+
+It looks between two callbacks, every tenth of a second and before a process ends. What it remembers is about
+incarnations: a node that was started anew is somebody else until it has registered.
+"""
+
+import zlib
+from collections.abc import Iterator
+
+from penstock.broker.broker import Broker
+from penstock.broker.quorum_runner import CommittedBatch
+from penstock.cluster.metadata.records import encode_record
+from penstock.cluster.partition.partition import Partition
+from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE, parse_quorum_state
+from penstock.log.log import Log
+from tests.simulation.client import records_of
+from tests.simulation.cluster import SimCluster, SimHost
+from tests.simulation.history import History, TopicPartition, Violation
+
+_ISOLATION_SETTLES_S = 1.0
+_RESIGNS_WITHIN_S = 6.0
+
+
+class Observer:
+    def __init__(self, cluster: SimCluster, history: History, *, is_synced: bool) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._is_synced = is_synced
+        # By the topic's id, so that a name that is used again is another topic.
+        self._leaders: dict[tuple[str, int, int], int] = {}
+        self._high_watermarks: dict[tuple[str, int, int, str], int] = {}
+        # How far each partition was ever committed.
+        self._committed: dict[tuple[str, int], int] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self._quorum_leaders: dict[int, int] = {}
+        # What each metadata offset holds, as the first node that applied it saw it.
+        self._metadata: dict[int, int] = {}
+        self._metadata_end = 0
+        self._watched: set[str] = set()
+        # (epoch, vote) that the node's quorum had when its process ended.
+        self._votes: dict[int, tuple[int, int]] = {}
+        # Leader epochs in which a node led when it lost its memory.
+        self._led_before: dict[int, set[tuple[str, int, int]]] = {}
+        self._isolated: dict[int, tuple[float, int]] = {}
+        # What was found in the middle of production code, which must not be told.
+        self._found: list[Violation] = []
+        self._truncate_to = Log.truncate_to
+        self._watch_truncations()
+        cluster.on_end = self._on_end
+        cluster.on_broker = self._on_broker
+
+    def close(self) -> None:
+        Log.truncate_to = self._truncate_to  # type: ignore[method-assign]
+
+    def _watch_truncations(self) -> None:
+        """8: nobody cuts away a record that somebody has read, and that so is committed."""
+        truncate_to, epochs = self._truncate_to, self._history.epochs
+
+        def watched(log: Log, offset: int, now_ms: int) -> list[str]:
+            topic, _, index = log.directory.rpartition("-")
+            end = log.log_end_offset
+            if any(((topic, int(index)), at) in epochs for at in range(offset, end)):
+                found = log.read(offset, 1 << 20, end, at_least_one=True)
+                data = b"" if found is None else found.file.read(found.position, found.length)
+                for header, record in records_of(data):
+                    at = ((topic, int(index)), record.offset)
+                    if record.offset >= offset and epochs.get(at) == header.leader_epoch:
+                        self._found.append(
+                            Violation(8, "truncation", f"{log.directory} is cut at {offset}, with {record.value!r}")
+                        )
+            return truncate_to(log, offset, now_ms)
+
+        Log.truncate_to = watched  # type: ignore[method-assign,assignment]
+
+    # Occasions
+
+    def _on_broker(self, host: SimHost, broker: Broker) -> None:
+        """A node is being started, and has not done anything yet."""
+        on_committed = broker.on_committed
+        applied = 0
+
+        def watched(batch: CommittedBatch) -> None:
+            nonlocal applied
+            self._check_metadata(host, batch)
+            if batch.base_offset < applied:
+                self._found.append(
+                    Violation(15, "a prefix", f"{host.name} applied {batch.base_offset} after {applied}")
+                )
+            applied = batch.base_offset + len(batch.records)
+            on_committed(batch)
+
+        broker.on_committed = watched  # type: ignore[method-assign]
+        self._check_vote_was_kept(host)
+
+    def _on_end(self, host: SimHost) -> None:
+        self.look()
+        broker = host.broker
+        if broker is None or not hasattr(broker, "quorum"):
+            return
+        kept = self._persisted_vote(host)
+        if not broker.quorum._has_failed and kept is not None:
+            vote = broker.quorum._quorum.vote_state
+            self._votes[host.node_id] = (vote.epoch, vote.voted_id)
+        led = self._led_before.setdefault(host.node_id, set())
+        led.update((_id(one), one.index, one.leader.leader_epoch) for one in _led(broker) if one.leader is not None)
+
+    def look(self) -> None:
+        if self._found:
+            raise self._found[0]
+        for host in self._cluster.hosts.values():
+            broker = host.broker
+            if broker is None or host.loop is None or not hasattr(broker, "quorum"):
+                continue
+            self._check_quorum(host, broker)
+            if broker.is_ready.is_set():
+                for partition in broker.hosting:
+                    self._check_partition(host, broker, partition)
+        self._check_controller()
+
+    # Partitions
+
+    def _check_partition(self, host: SimHost, broker: Broker, partition: Partition) -> None:
+        assert host.loop is not None
+        leader = partition.leader
+        if leader is not None and leader.is_leading:
+            self._check_leader(host, partition)
+
+    def _check_leader(self, host: SimHost, partition: Partition) -> None:
+        assert host.loop is not None
+        leader, name, index = partition.leader, _id(partition), partition.index
+        assert leader is not None
+        epoch = leader.leader_epoch
+        # 5: at most one leader per partition and epoch.
+        other = self._leaders.setdefault((name, index, epoch), host.node_id)
+        if other != host.node_id:
+            raise Violation(5, "one leader", f"{partition.name} epoch {epoch}: nodes {other} and {host.node_id} lead")
+        # 4: the high watermark never goes back within a tenure, and lies within the log.
+        key = (name, index, epoch, host.loop.name)
+        before = self._high_watermarks.get(key, -1)
+        if leader.high_watermark < before or leader.high_watermark > partition.log.log_end_offset:
+            raise Violation(4, "high watermark", f"{partition.name}: {leader.high_watermark} after {before}")
+        self._high_watermarks[key] = leader.high_watermark
+        # 7: who lost its memory leads in a later epoch, if at all.
+        if (name, index, epoch) in self._led_before.get(host.node_id, ()):
+            raise Violation(
+                7, "unclean shutdown", f"{host.name} leads {partition.name} in epoch {epoch} as before it ended"
+            )
+        place = (name, index)
+        self._committed[place] = max(self._committed.get(place, 0), leader.high_watermark)
+        self.committed[partition.topic, index] = self._committed[place]
+
+    # The quorum
+
+    def _check_quorum(self, host: SimHost, broker: Broker) -> None:
+        quorum = broker.quorum._quorum
+        if broker.quorum._has_failed:
+            return
+        epoch = quorum.epoch
+        if quorum.leader_id == host.node_id:
+            # 11: at most one leader per term.
+            other = self._quorum_leaders.setdefault(epoch, host.node_id)
+            if other != host.node_id:
+                raise Violation(11, "one leader per term", f"term {epoch}: nodes {other} and {host.node_id}")
+            # 12: it has everything that was ever committed, unless it is one of the past that does not know it yet.
+            if epoch == max(self._quorum_leaders) and broker.quorum.next_offset < self._metadata_end:
+                raise Violation(
+                    12,
+                    "leader completeness",
+                    f"{host.name} leads term {epoch} with {broker.quorum.next_offset} of {self._metadata_end}",
+                )
+        self._check_isolation(host, broker, epoch)
+
+    def _check_isolation(self, host: SimHost, broker: Broker, epoch: int) -> None:
+        """14: who is cut off raises no term, and leads no longer than it takes to notice."""
+        assert host.loop is not None
+        others = [one.name for one in self._cluster.hosts.values() if one is not host]
+        link = self._cluster.network.link
+        is_cut_off = all(link(host.name, other).is_cut and link(other, host.name).is_cut for other in others)
+        if not is_cut_off or host.loop.is_held:
+            self._isolated.pop(host.node_id, None)
+            return
+        now_s = self._cluster.scheduler.now_s
+        since_s, before = self._isolated.setdefault(host.node_id, (now_s, epoch))
+        if now_s - since_s < _ISOLATION_SETTLES_S:
+            # A vote that was on its way, and was granted, may still raise it.
+            self._isolated[host.node_id] = (since_s, epoch)
+        elif epoch > before + (self._quorum_leaders.get(before) == host.node_id):
+            # A leader that resigned leaves its term behind, as in Kafka: the one that follows is another's by then.
+            raise Violation(14, "pre-vote", f"{host.name}, cut off, went from term {before} to {epoch}")
+        elif now_s - since_s > _RESIGNS_WITHIN_S and broker.quorum.leader_id == host.node_id:
+            raise Violation(14, "check-quorum", f"{host.name}, cut off for {now_s - since_s:.1f} s, still leads")
+
+    def _check_metadata(self, host: SimHost, batch: CommittedBatch) -> None:
+        """12, 15: what is committed at an offset is the same everywhere, for ever."""
+        for position, record in enumerate(batch.records):
+            offset = batch.base_offset + position
+            content = zlib.crc32(encode_record(record))
+            if self._metadata.setdefault(offset, content) != content:
+                self._found.append(Violation(15, "a prefix", f"{host.name} has another record at offset {offset}"))
+        self._metadata_end = max(self._metadata_end, batch.base_offset + len(batch.records))
+
+    def _persisted_vote(self, host: SimHost) -> tuple[int, int] | None:
+        if not host.disk.exists(QUORUM_STATE_FILE):
+            return None
+        vote = parse_quorum_state(host.disk.read_file(QUORUM_STATE_FILE))
+        return vote.epoch, vote.voted_id
+
+    def _check_vote_was_kept(self, host: SimHost) -> None:
+        """11: term and vote are on the disk before anybody hears of them."""
+        known = self._votes.get(host.node_id)
+        if known is None:
+            return
+        kept = self._persisted_vote(host)
+        if kept is None or kept[0] < known[0] or (kept[0] == known[0] and known[1] >= 0 and kept[1] != known[1]):
+            self._found.append(
+                Violation(11, "one persisted vote", f"{host.name} had {known} before it ended, and has {kept}")
+            )
+
+    # The controller
+
+    def _check_controller(self) -> None:
+        """6: in the controller's view, ISR and ELR are disjoint, fenced brokers in neither; who is in sync and runs has
+        everything that is committed."""
+        for broker in self._cluster.brokers():
+            if not broker.controller.is_active or broker.quorum.epoch < max(self._quorum_leaders):
+                # One that is put out and does not know it yet decides nothing any more.
+                continue
+            brokers = broker.image.brokers
+            for topic in broker.image.topics.values():
+                for index, state in topic.partitions.items():
+                    where = f"{topic.name}-{index}"
+                    if set(state.isr) & set(state.eligible_leader_replicas):
+                        raise Violation(6, "ISR and ELR", f"{where}: {state.isr} and {state.eligible_leader_replicas}")
+                    fenced = [one for one in state.isr if one in brokers and brokers[one].fenced]
+                    if fenced:
+                        raise Violation(6, "fenced brokers", f"{where}: {fenced} fenced in ISR {state.isr}")
+                    self._check_in_sync(broker, topic.name, f"{topic.name}-{topic.id}", index, state.isr)
+
+    def _check_in_sync(self, controller: Broker, topic: str, name: str, index: int, isr: tuple[int, ...]) -> None:
+        committed = self._committed.get((name, index), 0)
+        for node_id in isr:
+            host = self._cluster.hosts[node_id]
+            broker = host.broker
+            if broker is None or not host.is_ready or broker.life.epoch != controller.image.brokers[node_id].epoch:
+                continue
+            partition = broker.topics_by_name.get(topic.encode(), {}).get(index)
+            if partition is None or _id(partition) != name or partition.loaded_log is None or partition.has_failed:
+                continue
+            end = partition.loaded_log.log_end_offset
+            if end < committed:
+                raise Violation(
+                    6,
+                    "in sync",
+                    f"{partition.name}: {host.name} in {isr} ends at {end} of {committed}",
+                )
+
+    # Healing
+
+    def is_healed(self) -> bool:
+        return self.why_not_healed() == ""
+
+    def why_not_healed(self) -> str:
+        if not self._cluster.is_ready:
+            down = [host.name for host in self._cluster.hosts.values() if not host.is_ready]
+            return f"not ready: {', '.join(down)}"
+        active = [broker for broker in self._cluster.brokers() if broker.controller.is_active]
+        if len(active) != 1:
+            return f"{len(active)} active controllers"
+        for broker in self._cluster.brokers():
+            if broker.quorum.applied_offset != active[0].quorum.applied_offset:
+                return f"node {broker.node_id} is behind in the metadata"
+        for topic in active[0].image.topics.values():
+            for index, partition in topic.partitions.items():
+                if len(partition.isr) < len(partition.replicas) or partition.leader < 0 or partition.is_reassigning:
+                    return f"{topic.name}-{index}: leader {partition.leader}, in sync {partition.isr}"
+        return ""
+
+
+def _id(partition: Partition) -> str:
+    return f"{partition.topic}-{partition.topic_id}"
+
+
+def _led(broker: Broker) -> Iterator[Partition]:
+    return (one for one in broker.hosting if one.leader is not None and one.leader.is_leading)

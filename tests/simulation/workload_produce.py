@@ -1,0 +1,264 @@
+"""Producers and readers of plain topics: idempotent ones that retry as Kafka's do, unsafe ones, and both kinds of
+readers, which hold every answer against what must be true of it."""
+
+from collections import deque
+from typing import Any
+
+from penstock.base.errors import ErrorCode
+from penstock.protocol.messages import Struct
+from penstock.protocol.records import Record, build_batch
+from tests.simulation.client import (
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    PRODUCE,
+    SimClient,
+    Unavailable,
+    batches_of,
+    records_of,
+    visible_records,
+)
+from tests.simulation.cluster import SimCluster
+from tests.simulation.history import History, TopicPartition, Violation, Write
+
+_GIVE_UP_SECONDS = 20.0
+_WINDOW_BATCHES = 5
+_EARLIEST = -2
+# A batch that was refused so was not appended by this request, though perhaps by an earlier one.
+RETRIABLE = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.request_timed_out,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.leader_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.concurrent_transactions,
+    }
+)
+
+
+class Stop:
+    """Set when producers shall come to their end."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+
+def produce_body(key: TopicPartition, batch: bytes | bytearray, *, acks: int, transactional_id: str | None) -> Struct:
+    partition_data = [Struct(index=key[1], records=batch)]
+    return Struct(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout=3000,
+        topic_data=[Struct(name=key[0], partition_data=partition_data)],
+    )
+
+
+class Producer:
+    """Of one topic. With `acks` of -1 it is idempotent, and sends until it knows; else each batch goes out once."""
+
+    def __init__(
+        self, cluster: SimCluster, history: History, stop: Stop, name: str, topic: str, partitions: int, *, acks: int
+    ) -> None:
+        self.client = SimClient(cluster, name)
+        self._history = history
+        self._stop = stop
+        self._topic = topic
+        self._partitions = partitions
+        self._acks = acks
+        self._keys = 4 if topic in history.compacted_topics else 0
+        self.is_done = False
+        self._producer_id = -1
+        self._epoch = -1
+        self._numbers: dict[TopicPartition, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        # The last batches that were acknowledged, to be sent once more, as a retry that was held up would be.
+        self._recent: dict[TopicPartition, deque[tuple[bytes, int]]] = {}
+        self.client.run(self._run)
+
+    async def _run(self) -> None:
+        chance = self.client.random
+        pace_s = chance.choice((0.1, 0.3, 0.8))
+        while not self._stop.is_set:
+            key = (self._topic, chance.randrange(self._partitions))
+            if self._acks == -1 and self._producer_id < 0:
+                await self._initialise()
+            await self._produce(key, chance.randint(1, 4))
+            await self.client.pause(pace_s)
+        self.is_done = True
+
+    async def _initialise(self) -> None:
+        body = Struct(transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1)
+        while not self._stop.is_set:
+            try:
+                answer = await self.client.ask_any(INIT_PRODUCER_ID, body, 4)
+            except Unavailable:
+                await self.client.pause()
+                continue
+            if not answer.error_code:
+                self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+                self._sequences.clear()
+                self._recent.clear()
+                return
+            await self.client.pause()
+
+    def _make(self, key: TopicPartition, count: int) -> tuple[list[Write], bytes]:
+        writes = []
+        chance = self.client.random
+        for _ in range(count):
+            number = self._numbers[key] = self._numbers.get(key, 0) + 1
+            value = f"{self.client.name} {key[1]} {number}".encode()
+            record_key = f"k{chance.randrange(self._keys)}".encode() if self._keys else None
+            write = Write(value, record_key, key, self._acks, self.client.name, number)
+            self._history.sent(write)
+            writes.append(write)
+        now_ms = 1_700_000_000_000 + int(self.client.now_s * 1000)
+        batch = build_batch(
+            [Record(index, now_ms, write.key, write.value) for index, write in enumerate(writes)],
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequences.get(key, 0) if self._producer_id >= 0 else -1,
+        )
+        return writes, bytes(batch)
+
+    async def _produce(self, key: TopicPartition, count: int) -> None:
+        writes, batch = self._make(key, count)
+        give_up_s = self.client.now_s + _GIVE_UP_SECONDS
+        while True:
+            answer = await self._send(key, batch)
+            code = None if answer is None else ErrorCode(answer.error_code)
+            if code == ErrorCode.none:
+                assert answer is not None
+                self._acknowledged(key, writes, batch, answer.base_offset)
+                return
+            if code == ErrorCode.duplicate_sequence_number:
+                self._sequences[key] = self._sequences.get(key, 0) + count
+                return
+            if code is not None and code not in RETRIABLE:
+                raise Violation(10, "appended once", f"{self.client.name} was told {code.name} for {key}")
+            if self._acks != -1:
+                return
+            if self.client.now_s > give_up_s or self._stop.is_set:
+                # Nobody knows whether it is there: what comes next must not depend on it.
+                self._producer_id = -1
+                return
+            self.client.leaders.pop(key, None)
+            await self.client.pause()
+
+    async def _send(self, key: TopicPartition, batch: bytes) -> Any:
+        """The partition's answer; None for none."""
+        body = produce_body(key, batch, acks=self._acks, transactional_id=None)
+        try:
+            answer = await self.client.ask(await self.client.leader_of(key), PRODUCE, body, 11)
+        except Unavailable:
+            return None
+        return answer.responses[0].partition_responses[0]
+
+    def _acknowledged(self, key: TopicPartition, writes: list[Write], batch: bytes, base_offset: int) -> None:
+        for index, write in enumerate(writes):
+            self._history.acked(write, base_offset + index)
+        if self._producer_id < 0:
+            return
+        self._sequences[key] = self._sequences.get(key, 0) + len(writes)
+        recent = self._recent.setdefault(key, deque(maxlen=_WINDOW_BATCHES))
+        recent.append((batch, base_offset))
+        if self.client.random.random() < 0.1:
+            self.client.run(lambda: self._send_again(key, *self.client.random.choice(recent)))
+
+    async def _send_again(self, key: TopicPartition, batch: bytes, base_offset: int) -> None:
+        producer_id = self._producer_id
+        answer = await self._send(key, batch)
+        if answer is None or answer.error_code or producer_id != self._producer_id:
+            return
+        if answer.base_offset not in (-1, base_offset):
+            raise Violation(
+                10, "appended once", f"{key}: a batch at {base_offset}, sent again, is at {answer.base_offset} too"
+            )
+
+
+class Reader:
+    """Follows one partition from the start."""
+
+    def __init__(
+        self, cluster: SimCluster, history: History, stop: Stop, name: str, key: TopicPartition, *, is_committed: bool
+    ) -> None:
+        self.client = SimClient(cluster, name)
+        self._history = history
+        self._stop = stop
+        self.key = key
+        self.is_committed = is_committed
+        self._is_dense = key[0] not in history.compacted_topics
+        self._is_trimmed = key[0] in history.trimmed_topics
+        self.offset = 0
+        # The values it was given, by offset.
+        self.found: dict[int, bytes] = {}
+        self.high_watermark = -1
+        self.stable_offset = -1
+        self.client.run(self._run)
+
+    async def _run(self) -> None:
+        while not self._stop.is_set:
+            try:
+                await self._poll()
+            except Unavailable:
+                await self.client.pause(0.2)
+
+    async def _poll(self) -> None:
+        await self.client.leader_of(self.key)
+        answer = await self.client.fetch(
+            self.key,
+            self.offset,
+            isolation_level=int(self.is_committed),
+            leader_epoch=self.client.leader_epochs[self.key],
+        )
+        code = ErrorCode(answer.error_code)
+        if code == ErrorCode.offset_out_of_range:
+            await self._reset()
+            return
+        if code:
+            self.client.leaders.pop(self.key, None)
+            await self.client.pause()
+            return
+        self._check(answer)
+        for header, record in records_of(answer.records):
+            value = record.value or b""
+            self._history.seen(self.client.name, self.key, record.offset, value, header.leader_epoch)
+        visible = visible_records(answer) if self.is_committed else (one for _, one in records_of(answer.records))
+        for record in visible:
+            if record.offset >= self.offset:
+                assert record.value is not None
+                self.found[record.offset] = record.value
+                if self.is_committed:
+                    self._history.seen_committed(self.client.name, record.value)
+        for header, _ in batches_of(answer.records):
+            self.offset = max(self.offset, header.last_offset + 1)
+        self.high_watermark = answer.high_watermark
+        self.stable_offset = answer.last_stable_offset
+
+    def _check(self, answer: Any) -> None:
+        limit = answer.last_stable_offset if self.is_committed else answer.high_watermark
+        if answer.last_stable_offset > answer.high_watermark:
+            raise Violation(20, "last stable offset", f"{self.key}: {answer.last_stable_offset} is past {limit}")
+        expected = self.offset
+        for header, _ in batches_of(answer.records):
+            if header.last_offset >= limit:
+                raise Violation(4, "high watermark", f"{self.key}: {header.last_offset} was readable, past {limit}")
+            if self._is_dense and header.base_offset > expected:
+                raise Violation(1, "readable", f"{self.key}: from {expected} on the next batch is {header.base_offset}")
+            expected = header.last_offset + 1
+
+    async def _reset(self) -> None:
+        if not self._is_trimmed:
+            # Whoever reads below the high watermark has a position that every later leader has.
+            raise Violation(1, "readable", f"{self.key}: the log ends before {self.offset}, which was readable")
+        partition = Struct(partition_index=self.key[1], current_leader_epoch=-1, timestamp=_EARLIEST)
+        body = Struct(replica_id=-1, isolation_level=0, topics=[Struct(name=self.key[0], partitions=[partition])])
+        answer = await self.client.ask(await self.client.leader_of(self.key), LIST_OFFSETS, body)
+        found = answer.topics[0].partitions[0]
+        if not found.error_code:
+            self.offset = found.offset

@@ -1,0 +1,199 @@
+"""Everything of one run put together: cluster, network, clients, faults, observers; its phases and its end."""
+
+import hashlib
+
+from penstock.protocol.messages import Struct
+from tests.simulation.checkers import check_at_the_end, is_settled
+from tests.simulation.client import CREATE_TOPICS, SimClient, Unavailable
+from tests.simulation.cluster import SimCluster
+from tests.simulation.faults import Faults
+from tests.simulation.history import History, Violation
+from tests.simulation.loop import Scheduler
+from tests.simulation.network import Network
+from tests.simulation.observer import Observer
+from tests.simulation.workload_groups import Member, Ownership
+from tests.simulation.workload_produce import Producer, Reader, Stop
+from tests.simulation.workload_transactions import TransactionalProducer
+
+_COMPACTION = {"cleanup.policy": "compact", "internal.segment.bytes": "3000", "min.cleanable.dirty.ratio": "0.1"}
+# Partitions and settings.
+_TOPICS: dict[str, tuple[int, dict[str, str]]] = {
+    "plain": (2, {"internal.segment.bytes": "20000"}),
+    "unsafe": (1, {}),
+    "compacted": (1, _COMPACTION),
+    "transactions": (2, {}),
+}
+
+
+class SimulatedWorld:
+    def __init__(self, seed: int, notes: list[str]) -> None:
+        self.scheduler = Scheduler(seed)
+        self.network = Network(self.scheduler)
+        self._notes = notes
+        chance = self.scheduler.random
+        self.is_synced = chance.random() < 0.4
+        settings = {
+            "default.replication.factor": "3",
+            "min.insync.replicas": "2",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "replica.lag.time.max.ms": "5000",
+            "replica.socket.timeout.ms": "3000",
+            "log.flush.mode": "ack" if self.is_synced else "auto",
+            "metadata.log.max.record.bytes.between.snapshots": str(chance.choice((1500, 6000, 1 << 20))),
+            "slow.request.log.ms": "1000000000",
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.session.timeout.ms": "6000",
+            "group.consumer.heartbeat.interval.ms": "1000",
+            "group.consumer.min.heartbeat.interval.ms": "1000",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+            "auto.create.topics.enable": "false",
+            "log.retention.check.interval.ms": "3000",
+            "log.cleaner.backoff.ms": "3000",
+        }
+        nodes = chance.choice((3, 3, 3, 4, 5))
+        self.cluster = SimCluster(self.scheduler, self.network, nodes=nodes, settings=settings, note=self.note)
+        self.history = History()
+        self.history.compacted_topics.add("compacted")
+        self.faults = Faults(self.cluster, self.network, is_synced=self.is_synced, note=self.note)
+        self.observer = Observer(self.cluster, self.history, is_synced=self.is_synced)
+        self.producers_stop = Stop()
+        self.readers_stop = Stop()
+        self.producers: list[Producer | TransactionalProducer | Member] = []
+        self.readers: list[Reader] = []
+
+    def note(self, what: str) -> None:
+        self._notes.append(f"{self.scheduler.now_s:8.3f} {what}")
+
+    # Phases
+
+    def run(self, *, ready_s_max: float, fault_s: float, converge_s_max: float, observe_s: float) -> None:
+        self.note(f"{len(self.cluster.hosts)} nodes, {'synced' if self.is_synced else 'in memory'}")
+        self.cluster.start()
+        if not self._until(lambda: self.cluster.is_ready, ready_s_max, observe_s):
+            raise Violation(0, "liveness", f"no cluster after {ready_s_max} s")
+        self._create_topics()
+        self._start_clients()
+        self._until(lambda: False, 1.0, observe_s)
+        self.faults.begin()
+        self._until(lambda: False, fault_s, observe_s)
+        self.faults.heal()
+        if not self._until(self._is_healed, converge_s_max, observe_s):
+            raise Violation(0, "liveness", f"{converge_s_max} s after the last fault: {self.observer.why_not_healed()}")
+        self.note("all replicas in sync")
+        self.producers_stop.is_set = True
+        if not self._until(lambda: all(one.is_done for one in self.producers), converge_s_max, observe_s):
+            raise Violation(0, "liveness", "producers do not come to an end")
+        if not self._until(lambda: is_settled(self), converge_s_max, observe_s):
+            raise Violation(0, "liveness", "readers do not come to the end, or transactions stay open")
+        self.note("settled")
+        self.readers_stop.is_set = True
+        check_at_the_end(self)
+
+    def _until(self, is_done, seconds_max: float, step_s: float) -> bool:  # type: ignore[no-untyped-def]
+        def look() -> bool:
+            self.observer.look()
+            self._raise_defects()
+            return bool(is_done())
+
+        return self.scheduler.run_until(look, seconds_max, step_s)
+
+    def _is_healed(self) -> bool:
+        self.faults.keep_healed()
+        return self.observer.is_healed()
+
+    def _raise_defects(self) -> None:
+        for process, problem in self.scheduler.defects:
+            if "Violation" in problem:
+                text = problem.rpartition("Violation: ")[2].strip()
+                number = int(text.partition("invariant ")[2].partition(" ")[0])
+                violation = Violation(number, "", "")
+                violation.args = (text,)
+                raise violation
+            raise Violation(0, "no defects", f"{process}: {problem}")
+
+    # Clients
+
+    def _create_topics(self) -> None:
+        client = SimClient(self.cluster, "admin")
+        made: list[bool] = []
+        topics = [(name, partitions, configs) for name, (partitions, configs) in _TOPICS.items()]
+        body = Struct(
+            topics=[
+                Struct(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=3,
+                    assignments=[],
+                    configs=[Struct(name=key, value=value) for key, value in configs.items()],
+                )
+                for name, partitions, configs in topics
+            ],
+            timeout=5000,
+            validate_only=False,
+        )
+
+        async def create() -> None:
+            while not made:
+                try:
+                    answer = await client.ask_any(CREATE_TOPICS, body)
+                except Unavailable:
+                    continue
+                if all(topic.error_code in (0, 36) for topic in answer.topics):
+                    made.append(True)
+                await client.pause()
+
+        client.run(create)
+        if not self.scheduler.run_until(lambda: bool(made), 20):
+            raise Violation(0, "liveness", "topics could not be made")
+
+    def _start_clients(self) -> None:
+        args = (self.cluster, self.history, self.producers_stop)
+        chance = self.scheduler.random
+        for number in range(2):
+            self.producers.append(Producer(*args, f"safe{number}", "plain", 2, acks=-1))
+        self.producers.append(Producer(*args, "unsafe0", "unsafe", 1, acks=1))
+        self.producers.append(Producer(*args, "compact0", "compacted", 1, acks=-1))
+        for name, source in (("tx0", None), ("tx1", "plain")):
+            self.producers.append(
+                TransactionalProducer(
+                    *args, name, topic="transactions", partitions=2, is_new=chance.random() < 0.6, source=source
+                )
+            )
+        owned = Ownership()
+        for number in range(2):
+            self.producers.append(Member(*args, f"member{number}", "plain", "readers", owned))
+        for topic, (partitions, _) in _TOPICS.items():
+            for index in range(partitions):
+                for is_committed in (False, True) if topic == "transactions" else (False,):
+                    name = f"reader-{topic}-{index}" + ("-committed" if is_committed else "")
+                    key = (topic, index)
+                    self.readers.append(
+                        Reader(self.cluster, self.history, self.readers_stop, name, key, is_committed=is_committed)
+                    )
+
+    # The end
+
+    def facts(self) -> dict[str, int]:
+        return {
+            "acked": self.history.acknowledged,
+            "read": self.history.reads,
+            **{name.replace(" ", "_"): count for name, count in self.faults.counts.items()},
+        }
+
+    def trace(self) -> str:
+        """Of everything that was delivered, and of what the disks hold in the end."""
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(f"{self.network.trace} {self.scheduler.callbacks} {self.network.chunks_delivered}".encode())
+        for host in self.cluster.hosts.values():
+            for path, data in host.disk.dump().items():
+                digest.update(path.encode() + data)
+        return digest.hexdigest()
+
+    def end(self) -> None:
+        self.observer.close()
+        for host in self.cluster.hosts.values():
+            if host.loop is not None:
+                host.loop.kill()
+        for one in (*self.producers, *self.readers):
+            one.client.loop.kill()
