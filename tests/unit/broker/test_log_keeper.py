@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from uuid import UUID
 
 import pytest
@@ -10,12 +10,14 @@ import pytest
 from penstock.base.ports import Disk
 from penstock.base.settings import NodeSettings
 from penstock.broker.broker import Broker, Identity
+from penstock.broker.cleaner_helper import Report
 from penstock.broker.ports import RealDisk, SystemRandom
 from penstock.broker.router import Router
 from penstock.cluster.metadata.configs import Change, ResourceChanges
 from penstock.cluster.metadata.topics import NewTopic
 from penstock.cluster.partition.partition import Partition
 from penstock.log.checkpoints import CLEANER_OFFSETS_FILE, LOG_START_OFFSETS_FILE
+from penstock.log.compaction import CompactionJob
 from penstock.testing.sim_disk import SimDisk
 from tests.unit.log.compacted import keyed, pairs_in
 
@@ -266,16 +268,28 @@ async def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(world: W
     assert world.broker.log_keeper.status()["uncleanable"] == {}
 
 
-async def test_a_topic_deleted_during_its_compaction_is_gone_and_its_name_begins_anew(world: World) -> None:
+async def test_a_topic_deleted_during_its_compaction_is_gone_and_its_name_begins_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition = await compacted(world)
     for number in range(60):
         world.put(partition, b"k%d" % number, b"old", size=100)
     keeper = world.broker.log_keeper
+    is_deleted = asyncio.Event()
+    compact = keeper._cleaner.run
+
+    async def compact_slowly(job: CompactionJob, bytes_per_second_max: float) -> AsyncGenerator[Report, None]:
+        async for report in compact(job, bytes_per_second_max):
+            await is_deleted.wait()
+            yield report
+
+    monkeypatch.setattr(keeper._cleaner, "run", compact_slowly)
     running = asyncio.create_task(keeper.compact_all())
     await until(lambda: keeper.status()["compacting"] is not None, pause_s=0)
     await world.delete("c")
     again = await compacted(world)
     world.put(again, b"k", b"new")
+    is_deleted.set()
     await running
     assert keeper.status()["passes"] == 0
     assert pairs_in(again.log) == {0: (b"k", b"new")}
