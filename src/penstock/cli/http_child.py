@@ -43,8 +43,6 @@ def main() -> None:
 
     threading.Thread(target=end_with_parent, args=(channel,), daemon=True).start()
     log_to(options.pop("log_path"), options.pop("log_format"))
-    # kio imports hypothesis where it is installed, as it is for developers: half a second for nothing.
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from penstock.http.process import HttpRefused, run
 
     def tell(**message: str) -> None:

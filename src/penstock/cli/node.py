@@ -28,8 +28,6 @@ def main(open_disk: "OpenDisk | None" = None) -> None:
     channel = socket.socket(fileno=options.pop("channel_fd"))
     threading.Thread(target=end_with_parent, args=(channel,), daemon=True).start()
     log_to(options.pop("log_path"), options.pop("log_format"))
-    # kio imports hypothesis where it is installed, as it is for developers: half a second for nothing.
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from penstock.broker.node import NodeConfig, StartRefused, run
     from penstock.broker.ports import RealDisk
 

@@ -54,8 +54,6 @@ EXIT_INTERRUPTED = 130
 
 
 def run() -> NoReturn:
-    # kio imports hypothesis where it is installed, as it is for developers: half a second for nothing.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     try:
         app()
     except Failed as failure:

@@ -8,13 +8,11 @@ first use. The data is in a temporary directory that goes with it.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +48,7 @@ class BrokerInProcess:
         self.metrics_address = ""
 
     def start(self) -> "BrokerInProcess":
-        with _without_hypothesis():
-            from penstock.broker.node import NodeConfig, serve
+        from penstock.broker.node import NodeConfig, serve
 
         self._directory = tempfile.TemporaryDirectory(prefix="penstock-")
         self._loop = asyncio.new_event_loop()
@@ -142,16 +139,3 @@ class BrokerInProcess:
         if self._http_serving.done():
             self._http_serving.result()
         self._http_url = f"http://{_HOST}:{port}"
-
-
-@contextlib.contextmanager
-def _without_hypothesis() -> Iterator[None]:
-    """kio imports hypothesis where it is installed: half a second for nothing."""
-    if "hypothesis" in sys.modules:
-        yield
-        return
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        del sys.modules["hypothesis"]
