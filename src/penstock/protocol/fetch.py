@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.base.ports import Bytes, Slice
 from penstock.protocol.messages import Malformed
-from penstock.protocol.primitives import read_uvarint, skip_tagged_fields, uvarint
+from penstock.protocol.primitives import made_text, read_uvarint, skip_tagged_fields, uvarint
 
 VERSION_MIN = 4
 VERSION_MAX = 18
@@ -109,10 +109,7 @@ class _Reader:
         else:
             (length,) = self.fixed(_LENGTH)
         name = self.take(length)
-        if not name.isascii():
-            # The answer repeats it as text.
-            name.decode("utf-8")
-        return name
+        return name if name.isascii() else made_text(name)
 
     def take(self, length: int) -> bytes:
         end = self.position + length

@@ -22,6 +22,11 @@ def read_uvarint(data: Bytes, position: int) -> tuple[int, int]:
     raise Malformed("a varint is longer than five bytes")
 
 
+def made_text(name: bytes) -> bytes:
+    """The answer repeats a name as text: what is none in it is replaced, as Kafka does. No topic has such a name."""
+    return name.decode("utf-8", "replace").encode()
+
+
 def skip_tagged_fields(data: Bytes, position: int) -> int:
     """The position after a tag section whose fields do not matter here."""
     count, position = read_uvarint(data, position)

@@ -12,7 +12,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from penstock.protocol.messages import Malformed
-from penstock.protocol.primitives import read_uvarint, skip_tagged_fields, uvarint
+from penstock.protocol.primitives import made_text, read_uvarint, skip_tagged_fields, uvarint
 
 VERSION_MIN = 3
 VERSION_MAX = 13
@@ -105,7 +105,7 @@ def _read_plain(version: int, frame: memoryview, position: int) -> tuple[Produce
             raise Malformed("Produce: a topic has no name")
         name = bytes(frame[position : position + length])
         if not name.isascii():
-            _check_text(name)
+            name = made_text(name)
         position += length
         (partition_count,) = _COUNT.unpack_from(frame, position)
         position += 4
@@ -178,7 +178,7 @@ def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[Prod
             topic_end = position + length - 1
         topic = bytes(frame[position:topic_end])
         if version < TOPIC_IDS_FROM and not topic.isascii():
-            _check_text(topic)
+            topic = made_text(topic)
         partition_count = frame[topic_end]
         position = topic_end + 1
         if partition_count > 0x7F:
@@ -200,11 +200,6 @@ def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[Prod
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
     position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
-
-
-def _check_text(name: bytes) -> None:
-    """The answer repeats it as text. No topic's name has more than ASCII: this is never in anybody's way."""
-    name.decode("utf-8")
 
 
 def _checked_count(count: int, bytes_left: int) -> int:
