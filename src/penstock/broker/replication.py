@@ -4,7 +4,7 @@ proposals of in-sync replicas to the controller, and the fetchers of what it fol
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -199,6 +199,10 @@ class Replication:
                 self._tell_beginnings(partition)
             if broker_id not in leader.isr:
                 self._outside.setdefault(broker_id, {})[partition] = None
+
+    def outside(self, broker_id: int) -> Iterable[Partition]:
+        """What the broker follows here without being in sync."""
+        return self._outside.get(broker_id, ())
 
     def on_follower_contact(self, broker_id: int, broker_epoch: int) -> None:
         """A broker fetches. It need not name partitions where nothing has changed for it; but where it is not in sync,

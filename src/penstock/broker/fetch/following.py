@@ -120,11 +120,17 @@ class FollowerFetch:
         named = [(topic, one.partition) for topic, partitions in request.topics for one in partitions]
         for key in named:
             news.add(key)
+        for partition in self._broker.replication.outside(request.replica_id):
+            # Where it is not in sync, what it has is looked at each time: a request of its other connection that was
+            # late may have said less since.
+            key = (partition.topic_id.bytes if self._uses_topic_ids else partition.topic.encode(), partition.index)
+            if key in self._partitions:
+                news.add(key)
         for topic, indexes in request.forgotten:
             for index in indexes:
                 news.forget((topic, index))
         plan = self._plan()
-        self._note_progress(set(named), plan)
+        self._note_progress(plan)
         if (
             plan.bytes_found >= request.bytes_min
             or request.wait_ms_max <= 0
@@ -166,13 +172,14 @@ class FollowerFetch:
     def _partition(self, key: PartitionKey) -> Partition | None:
         return self._topics.get(key[0], {}).get(key[1])
 
-    def _note_progress(self, named: set[PartitionKey], plan: Plan) -> None:
-        """What a follower asks for, it does not have yet, and has everything before."""
+    def _note_progress(self, plan: Plan) -> None:
+        """What a follower asks for, it does not have yet, and has everything before. That holds for what it named
+        earlier in its session too."""
         request, replication = self._request, self._broker.replication
         replication.on_follower_contact(request.replica_id, request.replica_epoch)
         for one, answer in plan.answers:
             asked = one.request
-            if (one.topic, asked.partition) in named and not answer.error_code and answer.diverging_epoch is None:
+            if not answer.error_code and answer.diverging_epoch is None:
                 replication.on_follower_fetch(
                     self._topics[one.topic][asked.partition],
                     request.replica_id,
