@@ -20,7 +20,6 @@ _BATCHES, _SEEDS_PER_BATCH = 20, 10
 # What is known to be wrong, and yet to be understood.
 OPEN_SEEDS = {
     10060: "committed readers see a record of an aborted transaction, after two power cuts",
-    10142: "a replica is not in sync again within 30 s, after power cuts and pauses",
 }
 _PASSED = re.compile(r"seed (\d+): ok ([0-9a-f]{16})")
 
