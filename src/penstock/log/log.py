@@ -184,6 +184,8 @@ class Log(StoredLog):
         active.seal()
         self._active = Segment(self._disk, self.directory, base_offset, self.config, now_ms)
         self._active.start_empty()
+        # One of that name may be left from a segment that a power cut took.
+        self._active.transactions.clear()
         self._tail = None
         self._segments.append(self._active)
         self._limit_active(self._active)

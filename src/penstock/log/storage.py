@@ -16,7 +16,7 @@ from penstock.log.loading import Loaded, Loader, list_directory, load_producers
 from penstock.log.producer_snapshot import encode_snapshot
 from penstock.log.producer_state import ProducerState
 from penstock.log.scan import Place
-from penstock.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, offset_name
+from penstock.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
 from penstock.log.segments import Segments
 
 _DELETED_DIRECTORY_SUFFIX = "-delete"
@@ -116,6 +116,10 @@ class StoredLog:
         if topic_id is not None and PARTITION_METADATA_FILE in listing.names:
             _check_topic_id(disk, directory, topic_id)
         if not listing.base_offsets:
+            for name in sorted(listing.names):
+                if name.endswith(SEGMENT_SUFFIXES):
+                    # A power cut took the segment, and not what stands beside it: that is of another log now.
+                    disk.remove(f"{directory}/{name}")
             log = cls(disk, directory, config, topic_id, log_start_offset, log_start_offset, log_start_offset, now_ms)
             log._is_new = True
             return log

@@ -344,3 +344,32 @@ def test_a_segment_behind_a_hole_is_set_aside() -> None:
     assert recovered.log_end_offset == second_base - 1
     assert any("set aside" in note for note in recovered.recovery_notes)
     assert append(recovered, make_batch()) == second_base - 1
+
+
+def append_aborted(log: Log, producer_id: int) -> None:
+    append(log, make_batch(producer=(producer_id, 0, 0), transactional=True))
+    append(log, make_marker(producer_id, 0, abort=True))
+
+
+def test_what_a_power_cut_left_of_a_segment_that_it_took_is_of_no_other_one() -> None:
+    disk = SimDisk()
+    disk.make_directory(DIRECTORY)
+    # The files of a segment are gone or there each by itself, and may be torn.
+    for suffix in (".txnindex", ".snapshot"):
+        disk.open(f"{DIRECTORY}/{500:020d}{suffix}").append(bytes(20))
+    disk.open(f"{DIRECTORY}/{0:020d}.txnindex").append(bytes(20))
+    log = open_log(disk, clean=False)
+    append_aborted(log, 7)
+    assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [7]
+    log.close()
+    assert open_log(disk).log_end_offset == 2
+
+
+def test_a_new_segment_does_not_begin_with_the_aborted_transactions_of_one_that_was_there() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, make_batch())
+    disk.open(f"{DIRECTORY}/{1:020d}.txnindex").append(bytes(20))
+    log.roll(NOW_MS)
+    append_aborted(log, 7)
+    assert [one.producer_id for one in log.aborted_transactions(0, 3)] == [7]
