@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.base.ports import Clock, Disk, DiskError
 from penstock.base.settings import NodeSettings
@@ -326,47 +325,3 @@ class LogKeeper:
     def current_pass(self) -> Pass | None:
         """Of compaction, while one runs."""
         return self._pass
-
-    def status(self) -> dict[str, Any]:
-        """For people and metrics: plain values by name. Logs that nobody has used are not brought up for it."""
-        totals = self.totals
-        partitions = {}
-        for partition in self._hosting:
-            opened = partition.loaded_log
-            if opened is None or not opened.is_loaded:
-                continue
-            row: dict[str, Any] = {
-                "bytes": opened.size,
-                "segments": opened.segments.count,
-                "log_start_offset": opened.log_start_offset,
-                "log_end_offset": opened.log_end_offset,
-            }
-            dirtiness = self.dirtiness(partition)
-            if dirtiness is not None:
-                row |= {
-                    "dirty_ratio": dirtiness.ratio,
-                    "dirty_bytes": dirtiness.dirty_bytes,
-                    "first_dirty_offset": dirtiness.first_dirty_offset,
-                }
-            partitions[partition.name] = row
-        current = self._pass
-        return {
-            "partitions": partitions,
-            "compacting": None
-            if current is None
-            else {
-                "partition": current.partition.name,
-                "progress": current.progress,
-                "bytes_read": current.bytes_read,
-                "bytes_written": current.bytes_written,
-                "started_ms": current.started_ms,
-            },
-            "segments_deleted": totals.segments_deleted,
-            "passes": totals.passes,
-            "bytes_read": totals.bytes_read,
-            "bytes_written": totals.bytes_written,
-            "bytes_freed": totals.bytes_freed,
-            "last_pass_ms": totals.last_pass_ms,
-            "map_utilization": totals.map_utilization,
-            "uncleanable": dict(totals.uncleanable),
-        }

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Any, Protocol
 
 from penstock.http.formats import Format
+from penstock.protocol.schema_framing import message_path
 
 
 class CodecRefused(ValueError):
@@ -141,8 +142,8 @@ class _Protobuf:
         from google.protobuf import json_format
         from google.protobuf.message import DecodeError
 
-        path, start = _message_path(data)
         try:
+            path, start = message_path(data)
             described = list(self._file.message_types_by_name.values())[path[0]]
             for index in path[1:]:
                 described = described.nested_types[index]
@@ -152,33 +153,6 @@ class _Protobuf:
         except (IndexError, DecodeError, ValueError) as problem:
             raise CodecRefused(f"{problem}"[:300]) from problem
         return text.encode()
-
-
-def _message_path(data: bytes) -> tuple[list[int], int]:
-    """Confluent's path of message indexes (zigzag varints, the count first), and where it ends."""
-    count, position = _zigzag(data, 0)
-    if count == 0:
-        return [0], position
-    path = []
-    for _ in range(count):
-        index, position = _zigzag(data, position)
-        path.append(index)
-    if count < 0 or min(path) < 0:
-        raise CodecRefused("the path to its message makes no sense")
-    return path, position
-
-
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if position >= len(data) or shift > 28:
-            raise CodecRefused("the path to its message is cut off")
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return number >> 1 ^ -(number & 1), position
 
 
 def protobuf_codec(serialized: str, rests_on: list[tuple[str, str]]) -> Codec:

@@ -115,7 +115,7 @@ async def test_segments_go_when_they_are_too_old(world: World) -> None:
         world.clock.ms += HOUR_MS // 2
     await world.broker.log_keeper.drop_what_is_due()
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 4)
-    assert world.broker.log_keeper.status()["segments_deleted"] == 2
+    assert world.broker.log_keeper.totals.segments_deleted == 2
 
 
 async def test_the_last_segment_goes_too_and_the_log_keeps_its_end(world: World) -> None:
@@ -201,22 +201,24 @@ async def test_compacted_topics_are_compacted_and_the_checkpoint_tells_up_to_whe
     partition = await compacted(world)
     for number in range(50):
         world.put(partition, b"k%d" % (number % 5), b"%d" % number, size=100)
-    status = world.broker.log_keeper.status()
-    assert status["partitions"]["c-0"]["dirty_ratio"] == 1.0
+    keeper = world.broker.log_keeper
+    dirtiness = keeper.dirtiness(partition)
+    assert dirtiness is not None
+    assert dirtiness.ratio == 1.0
     await world.broker.log_keeper.compact_all()
     active_base = partition.log.segments.active.base_offset
     assert world.disk.read_file(CLEANER_OFFSETS_FILE) == b"0\n1\nc 0 %d\n" % active_base
-    status = world.broker.log_keeper.status()
-    assert (status["passes"], status["partitions"]["c-0"]["dirty_ratio"]) == (1, 0.0)
-    assert status["partitions"]["c-0"]["first_dirty_offset"] == active_base
-    assert status["bytes_freed"] > 3000
+    dirtiness = keeper.dirtiness(partition)
+    assert dirtiness is not None
+    assert (keeper.totals.passes, dirtiness.ratio, dirtiness.first_dirty_offset) == (1, 0.0, active_base)
+    assert keeper.totals.bytes_freed > 3000
     below = {offset: pair for offset, pair in pairs_in(partition.log).items() if offset < active_base}
     assert len(below) == 5
     before = pairs_in(partition.log)
     await world.restart()
     assert pairs_in(world.partition("c").log) == before
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 0
+    assert world.broker.log_keeper.totals.passes == 0
 
 
 async def test_a_log_is_compacted_only_when_it_is_dirty_enough_or_has_waited_too_long(world: World) -> None:
@@ -224,17 +226,17 @@ async def test_a_log_is_compacted_only_when_it_is_dirty_enough_or_has_waited_too
     for number in range(30):
         world.put(partition, b"k%d" % number, size=100)
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 1
+    assert world.broker.log_keeper.totals.passes == 1
     for number in range(30):
         world.put(partition, b"k%d" % number, size=100)
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 1
+    assert world.broker.log_keeper.totals.passes == 1
     await world.alter("c", "max.compaction.lag.ms", str(HOUR_MS))
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 1
+    assert world.broker.log_keeper.totals.passes == 1
     world.clock.ms += HOUR_MS + 1
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 2
+    assert world.broker.log_keeper.totals.passes == 2
 
 
 async def test_nothing_is_compacted_before_min_compaction_lag(world: World) -> None:
@@ -243,10 +245,10 @@ async def test_nothing_is_compacted_before_min_compaction_lag(world: World) -> N
         world.put(partition, b"k", size=100)
     world.clock.ms += HOUR_MS - 1
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 0
+    assert world.broker.log_keeper.totals.passes == 0
     world.clock.ms += 1
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["passes"] == 1
+    assert world.broker.log_keeper.totals.passes == 1
 
 
 async def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(world: World) -> None:
@@ -259,13 +261,13 @@ async def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(world: W
     world.disk.flip_bit("damaged-0/00000000000000000000.log", 150)
     await world.broker.log_keeper.compact_all()
     await world.broker.log_keeper.compact_all()
-    status = world.broker.log_keeper.status()
-    assert list(status["uncleanable"]) == ["damaged-0"]
-    assert status["passes"] == 1
+    totals = world.broker.log_keeper.totals
+    assert list(totals.uncleanable) == ["damaged-0"]
+    assert totals.passes == 1
     assert other.log.size < damaged.log.size
     await world.delete("damaged")
     await world.broker.log_keeper.compact_all()
-    assert world.broker.log_keeper.status()["uncleanable"] == {}
+    assert world.broker.log_keeper.totals.uncleanable == {}
 
 
 async def test_a_topic_deleted_during_its_compaction_is_gone_and_its_name_begins_anew(
@@ -285,13 +287,13 @@ async def test_a_topic_deleted_during_its_compaction_is_gone_and_its_name_begins
 
     monkeypatch.setattr(keeper._cleaner, "run", compact_slowly)
     running = asyncio.create_task(keeper.compact_all())
-    await until(lambda: keeper.status()["compacting"] is not None, pause_s=0)
+    await until(lambda: keeper.current_pass is not None, pause_s=0)
     await world.delete("c")
     again = await compacted(world)
     world.put(again, b"k", b"new")
     is_deleted.set()
     await running
-    assert keeper.status()["passes"] == 0
+    assert keeper.totals.passes == 0
     assert pairs_in(again.log) == {0: (b"k", b"new")}
     await until(lambda: not [name for name in world.names("") if name.endswith("-delete")])
     assert not [name for name in world.names("c-0") if name.endswith(".cleaned")]
@@ -306,14 +308,16 @@ async def test_what_is_written_after_a_truncation_is_dirty_and_a_pass_under_way_
     for number in range(60):
         world.put(partition, b"x%d" % number, b"old", size=100)
     running = asyncio.create_task(keeper.compact_all())
-    await until(lambda: keeper.status()["compacting"] is not None, pause_s=0)
+    await until(lambda: keeper.current_pass is not None, pause_s=0)
     partition.log.truncate_to(20, world.clock.ms)
     keeper.note_truncation(partition, 20)
     for number in range(20, 60):
         world.put(partition, b"k", b"%d" % number, size=100)
     await running
-    assert keeper.status()["passes"] == 1
-    assert keeper.status()["partitions"]["c-0"]["first_dirty_offset"] == 20
+    assert keeper.totals.passes == 1
+    dirtiness = keeper.dirtiness(partition)
+    assert dirtiness is not None
+    assert dirtiness.first_dirty_offset == 20
     await keeper.compact_all()
     found = pairs_in(partition.log)
     active_base = partition.log.segments.active.base_offset
@@ -368,8 +372,8 @@ async def test_a_node_on_real_files_compacts_in_another_process(tmp_path: object
     for number in range(60):
         world.put(partition, b"k%d" % (number % 5), b"%d" % number, size=100)
     await world.broker.log_keeper.compact_all()
-    status = world.broker.log_keeper.status()
-    assert (status["passes"], status["uncleanable"]) == (1, {})
+    totals = world.broker.log_keeper.totals
+    assert (totals.passes, totals.uncleanable) == (1, {})
     active_base = partition.log.segments.active.base_offset
     assert len([offset for offset in pairs_in(partition.log) if offset < active_base]) == 5
     world.broker.stop()

@@ -117,9 +117,9 @@ class FollowerFetch:
 
     def answer(self) -> list[Part] | Deferred:
         request, news = self._request, self._news
-        named = [(topic, one.partition) for topic, partitions in request.topics for one in partitions]
-        for key in named:
-            news.add(key)
+        for topic, partitions in request.topics:
+            for one in partitions:
+                news.add((topic, one.partition))
         for partition in self._broker.replication.outside(request.replica_id):
             # Where it is not in sync, what it has is looked at each time: a request of its other connection that was
             # late may have said less since.

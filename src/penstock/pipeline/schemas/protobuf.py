@@ -16,6 +16,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 
 from penstock.pipeline.schemas.registry_client import Schema
 from penstock.pipeline.schemas.values import SchemaUnusable, Undecodable
+from penstock.protocol.primitives import Malformed
+from penstock.protocol.schema_framing import message_path
 
 _TYPES: Mapping[int, pa.DataType] = {
     FieldDescriptor.TYPE_DOUBLE: pa.float64(),
@@ -92,34 +94,6 @@ def message_at(file: FileDescriptor, path: tuple[int, ...]) -> Descriptor:
     return found
 
 
-def message_path(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Confluent's message indexes (zigzag varints, the count first), and where they end. Raises Undecodable."""
-    count, position = _zigzag(data, 0)
-    if not count:
-        # Short for the first message.
-        return (0,), position
-    path = []
-    for _ in range(count):
-        index, position = _zigzag(data, position)
-        path.append(index)
-    if not path or min(path) < 0:
-        raise Undecodable("the path to its message makes no sense")
-    return tuple(path), position
-
-
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if position >= len(data) or shift > 28:
-            raise Undecodable("the path to its message is cut off")
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return number >> 1 ^ -(number & 1), position
-
-
 class ProtobufReader:
     """Of the message with this full name; the first one without it."""
 
@@ -149,7 +123,10 @@ class ProtobufDecoder:
         self._checked: dict[tuple[int, ...], str] = {}
 
     def row(self, data: bytes) -> Any:
-        path, start = message_path(data)
+        try:
+            path, start = message_path(data)
+        except Malformed as problem:
+            raise Undecodable(f"{problem}") from None
         name = self._checked.get(path)
         if name is None:
             name = self._checked[path] = message_at(self._writer, path).full_name
