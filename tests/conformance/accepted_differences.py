@@ -1,7 +1,10 @@
 """Where our answers may differ from Apache Kafka's, and why."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from tests.conformance.normalise import differences
 
 
 class Accepted(NamedTuple):
@@ -93,5 +96,14 @@ ACCEPTED = [
 ]
 
 
-def is_accepted(case: str, path: str, kafka: Any, penstock: Any) -> bool:
-    return any(re.fullmatch(one.case, case) and re.search(f"(?:{one.path})$", path) for one in ACCEPTED)
+def unexpected_differences(case: str, kafka: Any, penstock: Any, accepted: Sequence[Accepted]) -> list[str]:
+    """One line for each, however many versions show it."""
+    versions: dict[tuple[str, str], list[str]] = {}
+    for path, expected, actual in differences(kafka, penstock):
+        if any(re.fullmatch(one.case, case) and re.search(f"(?:{one.path})$", path) for one in accepted):
+            continue
+        version = re.search(r"\bv\d+\b", path)
+        general = re.sub(r"\bv\d+\b", "v*", path, count=1)
+        key = general, f"\n    Kafka:    {expected!r}\n    Penstock: {actual!r}"
+        versions.setdefault(key, []).append(version[0] if version else "")
+    return [f"{path} {' '.join(which)}{what}" for (path, what), which in versions.items()]

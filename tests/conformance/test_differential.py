@@ -3,17 +3,13 @@
 What may differ is in tests/conformance/accepted_differences.py, each with its reason.
 """
 
-import re
-from collections.abc import Iterable
-
 import pytest
 
-from tests.conformance.accepted_differences import is_accepted
+from tests.conformance.accepted_differences import ACCEPTED, unexpected_differences
 from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.cases import administration, frames, leaders, produce, reading
 from tests.conformance.cases.registry import CASES
 from tests.conformance.cluster import Cluster
-from tests.conformance.normalise import Difference, differences
 from tests.e2e.node import Node
 
 # One worker runs them all, so that Kafka is started once.
@@ -32,18 +28,5 @@ def test_penstock_answers_as_apache_kafka_does(name: str, apache_kafka: KafkaNod
     finally:
         kafka.close()
         ours.close()
-    unexpected = _gathered(
-        found for found in differences(expected, actual) if not is_accepted(name, found[0], found[1], found[2])
-    )
+    unexpected = unexpected_differences(name, expected, actual, ACCEPTED)
     assert not unexpected, f"{len(unexpected)} differences\n" + "\n".join(unexpected[:40])
-
-
-def _gathered(found: Iterable[Difference]) -> list[str]:
-    """One line per difference, however many versions show it."""
-    versions: dict[tuple[str, str], list[str]] = {}
-    for path, kafka, penstock in found:
-        version = re.search(r"\bv\d+\b", path)
-        general = re.sub(r"\bv\d+\b", "v*", path, count=1)
-        key = general, f"\n    Kafka:    {kafka!r}\n    Penstock: {penstock!r}"
-        versions.setdefault(key, []).append(version[0] if version else "")
-    return [f"{path} {' '.join(which)}{what}" for (path, what), which in versions.items()]

@@ -3,19 +3,16 @@
 What may differ is below, each with its reason.
 """
 
-import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.accepted_differences import Accepted
+from tests.conformance.accepted_differences import Accepted, unexpected_differences
 from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.cases import groups_consumer, groups_offsets
 from tests.conformance.cases.group_requests import Groups
 from tests.conformance.cases.groups import GROUP_CASES
 from tests.conformance.cluster import Cluster
-from tests.conformance.normalise import differences
-from tests.conformance.test_differential import _gathered
 from tests.e2e.node import Node
 
 # One worker runs them all, so that Kafka is started once.
@@ -72,9 +69,6 @@ def test_penstock_answers_about_groups_as_apache_kafka_does(
             answers.append(GROUP_CASES[name](groups))
         finally:
             groups.cluster.close()
-    unexpected = _gathered(
-        found
-        for found in differences(*answers)
-        if not any(re.fullmatch(one.case, name) and re.search(f"(?:{one.path})$", found[0]) for one in ACCEPTED)
-    )
+    kafka, penstock = answers
+    unexpected = unexpected_differences(name, kafka, penstock, ACCEPTED)
     assert not unexpected, f"{len(unexpected)} differences\n" + "\n".join(unexpected[:60])

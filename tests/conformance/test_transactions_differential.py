@@ -3,17 +3,14 @@
 What may differ is below, each with its reason.
 """
 
-import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.accepted_differences import Accepted
+from tests.conformance.accepted_differences import Accepted, unexpected_differences
 from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.cases.transactions import TRANSACTION_CASES, Transactions
 from tests.conformance.cluster import Cluster
-from tests.conformance.normalise import differences
-from tests.conformance.test_differential import _gathered
 from tests.e2e.node import Node
 
 # One worker runs them all, so that Kafka is started once.
@@ -45,9 +42,6 @@ def test_penstock_answers_about_transactions_as_apache_kafka_does(
             answers.append(TRANSACTION_CASES[name](transactions))
         finally:
             transactions.cluster.close()
-    unexpected = _gathered(
-        found
-        for found in differences(*answers)
-        if not any(re.fullmatch(one.case, name) and re.search(f"(?:{one.path})$", found[0]) for one in ACCEPTED)
-    )
+    kafka, penstock = answers
+    unexpected = unexpected_differences(name, kafka, penstock, ACCEPTED)
     assert not unexpected, f"{len(unexpected)} differences\n" + "\n".join(unexpected[:60])

@@ -6,12 +6,15 @@ from typing import Any, cast
 import pytest
 
 from penstock.base.errors import ErrorCode
+from penstock.broker.fetch.following import FollowerFetch
 from penstock.broker.fetch.plan import read_partition
+from penstock.broker.fetch.sessions import FetchContext, FetchSession, SessionPartition
 from penstock.broker.replication import Replication
 from penstock.cluster.metadata.partition_image import PartitionImage
 from penstock.cluster.metadata.records import PartitionRecord
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.replication import ProposeIsr
+from penstock.cluster.partition.throttle import Throttle
 from penstock.protocol.fetch import FetchPartition, FetchRequest
 from penstock.testing.sim_disk import SimDisk
 from tests.conformance.wire import batch_of
@@ -41,7 +44,8 @@ def node() -> Any:
         image=SimpleNamespace(brokers=others),
         settings={"replica.lag.time.max.ms": 30_000, "replica.fetch.backoff.ms": 1000},
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
-        throttling=SimpleNamespace(follower=SimpleNamespace(covers=lambda _: False)),
+        throttling=SimpleNamespace(leader=Throttle(), follower=SimpleNamespace(covers=lambda _: False)),
+        fetch_bytes_max=1 << 20,
     )
 
 
@@ -57,6 +61,31 @@ async def test_a_follower_that_was_put_out_comes_back_when_it_fetches_though_the
     proposed: list[ProposeIsr] = []
     monkeypatch.setattr(replication, "_propose", lambda _, proposal: proposed.append(proposal), raising=True)
     replication.on_follower_contact(3, 3)
+    assert [sorted(broker_id for broker_id, _ in one.new_isr) for one in proposed] == [[1, 2, 3]]
+    replication.stop()
+
+
+async def test_a_late_request_of_a_followers_other_connection_does_not_keep_it_out_of_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = node()
+    replication = broker.replication = Replication(broker)
+    partition = make_partition(SimDisk(), replicas=(1, 2, 3))
+    topic = partition.topic_id.bytes
+    broker.topics_by_id = {topic: {0: partition}}
+    proposed: list[ProposeIsr] = []
+    monkeypatch.setattr(replication, "_propose", lambda _, proposal: proposed.append(proposal))
+    partition.append_own(batch_of([b"a"]), NOW_MS)
+    replication.assume_role(partition, image(partition, 1, 5, isr=(1, 2)), 0)
+    # It has everything, as its session knows; then what it said before that arrives.
+    session = FetchSession(9, True, 0)
+    at_the_end = FetchPartition(0, 5, 1, -1, 0, 1 << 20)
+    session.partitions[topic, 0] = SessionPartition(topic, at_the_end)
+    replication.on_follower_fetch(partition, 3, 3, 0, 0)
+    assert proposed == []
+    context = FetchContext(list(session.partitions.values()), session, is_incremental=True)
+    nothing_named = FetchRequest(3, 0, 0, 1 << 20, False, 9, 4, [], [], "", replica_epoch=3)
+    FollowerFetch(broker, cast(Any, None), nothing_named, context, lambda _: [], uses_topic_ids=True).answer()
     assert [sorted(broker_id for broker_id, _ in one.new_isr) for one in proposed] == [[1, 2, 3]]
     replication.stop()
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from penstock.base.errors import ErrorCode
-from penstock.base.ports import DiskError
+from penstock.base.ports import DiskError, DiskFull
 from penstock.cluster.raft import Quorum, QuorumConfig, Role, VoteState, rpc
 from penstock.cluster.raft import effects as raft_effects
 from penstock.cluster.raft.rpc import LeaderHint, OffsetAndEpoch
@@ -393,6 +393,27 @@ def test_damaged_records_are_not_taken_over() -> None:
     follower.respond(follower.sent(rpc.FetchRequest)[-1], response)
     assert follower.log.end_offset == 0
     assert any(isinstance(effect, raft_effects.Fault) for effect in follower.effects)
+
+
+def test_records_that_there_is_no_space_for_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Alone().lead()
+    response = rpc.FetchResponse(NONE, LeaderHint(1, 1), 3, 0, records=leader.log.read(0, 1 << 20))
+    follower = Alone(state=VoteState(1, 1), node_id=2)
+
+    def refuse(data: bytes, now_ms: int) -> None:
+        raise DiskFull("no space left")
+
+    with monkeypatch.context() as full:
+        full.setattr(follower.log, "append_as_follower", refuse)
+        follower.respond(follower.sent(rpc.FetchRequest)[-1], response)
+    assert any(isinstance(effect, raft_effects.Fault) for effect in follower.effects)
+    assert (follower.log.end_offset, follower.quorum.high_watermark) == (0, 0)
+    follower.wait(200)
+    fetch = follower.sent(rpc.FetchRequest)[-1]
+    assert isinstance(fetch.request, rpc.FetchRequest)
+    assert fetch.request.fetch_offset == 0
+    follower.respond(fetch, response)
+    assert (follower.log.end_offset, follower.quorum.high_watermark) == (3, 3)
 
 
 def test_a_damaged_snapshot_never_takes_the_place_of_the_log() -> None:

@@ -211,19 +211,16 @@ class Replication(Elections):
         end_offset = self._log.end_offset
         if response.records:
             try:
-                self._log.append_as_follower(response.records, now_ms)
-                self._read_voters(end_offset)
-            except DiskFull as problem:
-                # What was whole is kept; the rest is asked for again until there is space.
-                self._fault(f"the leader's records cannot be kept: {problem}")
-                self._read_voters(end_offset)
-                self._request_sync()
+                try:
+                    self._log.append_as_follower(response.records, now_ms)
+                finally:
+                    # What was whole is kept, also where the rest is damaged or there is no space for it.
+                    self._read_voters(end_offset)
+            except (DiskFull, Refused, CorruptRecords) as problem:
+                self._fault(f"the leader's records cannot be taken over: {problem}")
                 return False
-            except (Refused, CorruptRecords) as error:
-                self._fault(f"the leader's records cannot be taken over: {error}")
+            finally:
                 self._request_sync()
-                return False
-            self._request_sync()
         self._commit_up_to(response.high_watermark)
         return True
 
