@@ -4,6 +4,7 @@ It gets its options as JSON, and a socket whose other end `up` holds. Over that 
 ready or why it refuses to start. The socket closing means that `up` is gone, however it went: the node ends too.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -47,7 +48,9 @@ def main(open_disk: "OpenDisk | None" = None) -> None:
 
 
 def end_with_parent(channel: socket.socket) -> None:
-    channel.recv(1)
+    # A parent that was killed before it had read what we told resets the channel.
+    with contextlib.suppress(ConnectionError):
+        channel.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHAN_STOP_SECONDS_MAX)
     os._exit(1)
