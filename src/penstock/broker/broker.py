@@ -13,6 +13,7 @@ from uuid import UUID
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Clock, Disk, DiskError, Random
 from penstock.base.settings import NodeSettings
+from penstock.broker.absences import Absences
 from penstock.broker.broker_life import BrokerLife
 from penstock.broker.commits import Commits
 from penstock.broker.controller_channel import ControllerChannel
@@ -105,6 +106,7 @@ class Broker:
         self.random = random
         self.metrics = BrokerMetrics(settings["slow.request.log.ms"])
         self.image = MetadataImage()
+        self.absences = Absences(self.image, clock)
         self.group_commit = GroupCommit(sync_threads)
         self.throttling = Throttling(self.node_id, self.image)
         self.replication = Replication(self)
@@ -282,6 +284,7 @@ class Broker:
         self.image.end_offset = batch.base_offset
         for record in batch.records:
             self.image.replay(record)
+            self.absences.follow(record)
         if self._is_hosting:
             # What a batch changes belongs together: a partition's new ISR, and that a broker is fenced.
             for record in batch.records:

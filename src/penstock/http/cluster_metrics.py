@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from penstock.http.services import Services
 
 _FRESH_SECONDS = 1.0
-# Metadata of ten thousand partitions costs a broker as much as all the rest: it may be so old.
+# Metadata of ten thousand partitions costs a broker as much as all the rest: it may be so old, unless the brokers tell
+# of partitions that it does not have.
 _VIEW_SECONDS = 10.0
 _QUANTILES = (0.5, 0.95, 0.99)
 
@@ -53,7 +54,7 @@ class ClusterMetrics:
     async def _gather(self) -> str:
         try:
             figures = await self._broker_metrics.figures()
-            if self._view is None or time.monotonic() - self._view_s > _VIEW_SECONDS:
+            if self._view is None or time.monotonic() - self._view_s > _VIEW_SECONDS or is_behind(self._view, figures):
                 view = await self._administration.cluster()
                 self._view_page = await asyncio.to_thread(_of_view, view)
                 self._view, self._view_s = view, time.monotonic()
@@ -64,6 +65,11 @@ class ClusterMetrics:
             return self._page
         finally:
             self._gathering = None
+
+
+def is_behind(view: "ClusterView", figures: "Mapping[int, BrokerFigures]") -> bool:
+    known = {(topic, one.partition) for topic, of_topic in view.topics.items() for one in of_topic}
+    return any(not known.issuperset(of_broker.ends) for of_broker in figures.values())
 
 
 def gather(administration: "Administration", view: "ClusterView", figures: "Mapping[int, BrokerFigures]") -> str:

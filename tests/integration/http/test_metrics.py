@@ -1,10 +1,13 @@
 """/metrics, of the HTTP process and of the broker: Prometheus reads it, and the figures are right."""
 
+import time
+
 import httpx
 from confluent_kafka import Consumer
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.testing.in_process import BrokerInProcess
+from tests.integration.http.conftest import MakeTopic
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -23,6 +26,16 @@ def read(http: httpx.Client, path: str) -> Samples:
     }
 
 
+def read_anew(http: httpx.Client, topic: str, end: int) -> Samples:
+    """The page once it knows of the topic's end. What was read a moment ago, by any test, is served for a second."""
+    wanted = "kafka_topic_partition_current_offset", frozenset({("topic", topic), ("partition", "0")})
+    samples: Samples = {}
+    deadline_s = time.monotonic() + 5
+    while samples.get(wanted) != end and time.monotonic() < deadline_s:
+        samples = read(http, "/metrics")
+    return samples
+
+
 def value(samples: Samples, name: str, **labels: str) -> float:
     return samples[name, frozenset(labels.items())]
 
@@ -32,12 +45,14 @@ def fill(http: httpx.Client, topic: str, count: int) -> None:
     http.post(f"/topics/{topic}/messages/batch", json={"messages": messages}).raise_for_status()
 
 
-def test_offsets_and_lag_have_kafka_exporters_names(http: httpx.Client, topic: str, group: str) -> None:
+def test_offsets_and_lag_have_kafka_exporters_names(http: httpx.Client, make_topic: MakeTopic, group: str) -> None:
+    read(http, "/metrics")
+    topic = make_topic()
     fill(http, topic, 10)
     http.post(f"/consumers/{group}/offsets", json={"offsets": {topic: {"0": 4}}}).raise_for_status()
     http.post(f"/consumers/{group}/subscribe", json={"topics": [topic]}).raise_for_status()
     http.get(f"/consumers/{group}/poll?timeout_ms=5000")
-    samples = read(http, "/metrics")
+    samples = read_anew(http, topic, 10)
     place = {"topic": topic, "partition": "0"}
     assert value(samples, "kafka_up") == 1
     assert value(samples, "kafka_brokers") == 1

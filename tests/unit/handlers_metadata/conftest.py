@@ -10,6 +10,7 @@ import pytest
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.settings import NodeSettings
+from penstock.broker.absences import Absences
 from penstock.broker.api import Api
 from penstock.broker.producer_ids import ProducerIdBlocks
 from penstock.cluster.metadata.controller import Controller
@@ -49,7 +50,9 @@ class SmallBroker:
         self.settings = NodeSettings({name.replace("_", "."): value for name, value in overrides.items()})
         self.image = MetadataImage()
         self.disk_is_full = False
-        self.clock = SimpleNamespace(monotonic_ms=lambda: 0)
+        self.now_ms = 0
+        self.clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms)
+        self.absences = Absences(self.image, self.clock)
         self.controller = Controller(self.image, self.settings, CountingRandom(), CLUSTER_ID)
         self.controller.watch_connection = lambda *_: None  # type: ignore[attr-defined]
         self.producer_ids = ProducerIdBlocks(self)  # type: ignore[arg-type]

@@ -132,3 +132,25 @@ def test_a_partition_whose_leader_is_fenced_has_none_to_offer(broker: Any) -> No
         -1,
         (1,),
     )
+
+
+def test_a_broker_that_was_away_for_a_moment_is_still_named(broker: Any) -> None:
+    broker.add_broker(2, "there")
+    fenced = FenceBrokerRecord(id=2, epoch=broker.image.brokers[2].epoch)
+
+    def named() -> list[int]:
+        return [node.node_id for node in broker.ask(API, 12, topics=[]).brokers]
+
+    broker.image.replay(fenced)
+    assert named() == [1], "it was never seen to serve, or long ago"
+    broker.absences.follow(fenced)
+    assert named() == [1, 2]
+    broker.now_ms = 9000
+    assert named() == [1]
+
+
+def test_the_last_one_to_leave_names_all_that_may_come_back(broker: Any) -> None:
+    broker.add_broker(2, "there")
+    for broker_id in (1, 2):
+        broker.image.replay(FenceBrokerRecord(id=broker_id, epoch=broker.image.brokers[broker_id].epoch))
+    assert [node.node_id for node in broker.ask(API, 12, topics=[]).brokers] == [1, 2]

@@ -68,7 +68,7 @@ def _answer(broker: Broker, context: RequestContext, request: Any, refusals: Map
     """`refusals` say why topics that should have been made are not there."""
     serving = serving_brokers(broker)
     return Struct(
-        brokers=[_broker_answer(broker, context, broker_id) for broker_id in sorted(serving)],
+        brokers=[_broker_answer(broker, context, broker_id) for broker_id in broker.absences.named()],
         cluster_id=broker.cluster_id,
         controller_id=broker.controller_id,
         topics=_topics(broker, request, context.version, refusals, serving),
