@@ -30,21 +30,17 @@ def test_the_same_seed_makes_the_same_plan_and_an_hour_has_what_is_asked_for() -
 @pytest.mark.parametrize(
     "stage",
     [
-        # Long, since clients of librdkafka do not always end after it, which takes minutes to be sure of.
-        pytest.param(
-            Stage(
-                "replicated",
-                1,
-                {},
-                [
-                    Step(Fault(KILL, 0.5, "leader", chance=1)),
-                    Step(Fault(PARTITION, 2, "controller", "node", 2)),
-                    Step(Fault(PAUSE, 1, "coordinator", chance=3)),
-                    Step(Fault(FULL, 1, "leader", chance=4)),
-                    Step(Fault(RESTART, 0.1)),
-                ],
-            ),
-            marks=pytest.mark.long,
+        Stage(
+            "replicated",
+            1,
+            {},
+            [
+                Step(Fault(KILL, 0.5, "leader", chance=1)),
+                Step(Fault(PARTITION, 2, "controller", "node", 2)),
+                Step(Fault(PAUSE, 1, "coordinator", chance=3)),
+                Step(Fault(FULL, 1, "leader", chance=4)),
+                Step(Fault(RESTART, 0.1)),
+            ],
         ),
         Stage("synced", 1, SETTINGS_SYNCED, [Step(Fault(POWER, 0.1, chance=5)), Step(Fault(KILL, 0.5, "controller"))]),
     ],
