@@ -51,7 +51,13 @@ from penstock.cluster.metadata.topics import NewTopic
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.raft.roles import QuorumConfig
 from penstock.cluster.raft.rpc import OffsetAndEpoch
-from penstock.cluster.raft.voters import Endpoint, Voter, VoterSet
+from penstock.cluster.raft.voters import (
+    KRAFT_VERSION_RECONFIGURABLE,
+    KRAFT_VERSION_STATIC,
+    Endpoint,
+    Voter,
+    VoterSet,
+)
 from penstock.log.config import LogConfig
 from penstock.protocol.messages import Struct
 
@@ -77,8 +83,11 @@ class Identity:
     node_id: int
     cluster_id: str
     directory_id: UUID
-    # Id, host and port of every node of the metadata quorum; none: this node is its own.
+    # Id, host and port of every node of a metadata quorum that is fixed.
     voters: tuple[tuple[int, str, int], ...] = ()
+    # Host and port of nodes of a cluster to join. Neither these nor voters: this node is a quorum of its own, which
+    # others may join.
+    bootstrap: tuple[tuple[str, int], ...] = ()
 
 
 class Broker:
@@ -155,8 +164,14 @@ class Broker:
     def join_quorum(self, host: str, port: int) -> None:
         """Takes up this node's part in the metadata quorum. From here on peers must be able to reach it. Raises
         DiskError."""
-        own = _voter(self.node_id, host, port)
-        voters = VoterSet([_voter(*voter) for voter in self.identity.voters] or [own])
+        identity = self.identity
+        if identity.voters:
+            # A fixed quorum knows its voters by their node ids alone.
+            kraft_version, directory_id = KRAFT_VERSION_STATIC, None
+        else:
+            kraft_version, directory_id = KRAFT_VERSION_RECONFIGURABLE, identity.directory_id
+        own = _voter(self.node_id, host, port, directory_id)
+        voters = [_voter(*voter) for voter in identity.voters] or ([] if identity.bootstrap else [own])
         self.quorum = QuorumRunner(
             QuorumConfig(
                 self.cluster_id,
@@ -165,9 +180,13 @@ class Broker:
                 election_backoff_ms_max=self.settings["controller.quorum.election.backoff.max.ms"],
                 fetch_timeout_ms=self.settings["controller.quorum.fetch.timeout.ms"],
                 request_timeout_ms=self.settings["controller.quorum.request.timeout.ms"],
+                # It may be made a voter at any time, and then counts with all it has.
+                sync_as_observer=not identity.voters,
+                bootstrap_servers=identity.bootstrap,
             ),
             own,
-            voters,
+            VoterSet(voters),
+            kraft_version=kraft_version,
             disk=self.disk,
             clock=self.clock,
             random=self.random,
@@ -184,7 +203,7 @@ class Broker:
         self.channel = ControllerChannel(
             self.node_id,
             lambda: self.quorum.leader_id,
-            lambda node_id: _address_of(voters, node_id),
+            self.quorum.locate,
             lambda api_key, version, body: self.ask_here(api_key, version, body),
         )
         self.life = BrokerLife(
@@ -396,7 +415,7 @@ class Broker:
     def replicas_of_internal_topics(self, wanted: int) -> int:
         """As many as are wanted; in a cluster that is smaller by design, as many as it has nodes: one node needs
         no settings. Nodes that are yet to come are counted: a topic that was made with too few would stay so."""
-        return min(wanted, max(len(self.image.brokers), len(self.identity.voters), 1))
+        return min(wanted, max(len(self.image.brokers), self.quorum.voter_count, 1))
 
     def endpoint_for(self, context: "RequestContext", broker_id: int) -> tuple[str, int, str | None]:
         """Host, port and rack to tell this client. For ourselves, unless `advertised.listeners` is set: the address by
@@ -425,15 +444,8 @@ class Broker:
         return usage.total, usage.free
 
 
-def _voter(node_id: int, host: str, port: int) -> Voter:
-    # Without a directory id: a static quorum knows its voters by their node ids.
-    return Voter(node_id, None, (Endpoint(_QUORUM_LISTENER, host, port),))
-
-
-def _address_of(voters: VoterSet, node_id: int) -> tuple[str, int] | None:
-    voter = voters.get(node_id)
-    node = None if voter is None else voter.node(_QUORUM_LISTENER)
-    return None if node is None else (node.host, node.port)
+def _voter(node_id: int, host: str, port: int, directory_id: UUID | None = None) -> Voter:
+    return Voter(node_id, directory_id, (Endpoint(_QUORUM_LISTENER, host, port),))
 
 
 def _no_router(*_: Any) -> Awaitable[Any]:

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from penstock.base.errors import Refused
 from penstock.base.ports import Disk, DiskError, MissingFile, Random
 from penstock.base.settings import InvalidSettings, NodeSettings
 from penstock.broker.broker import Broker, Identity
+from penstock.broker.joining import ask_cluster_id
 from penstock.broker.metrics_server import MetricsServer
 from penstock.broker.peers import Peer, PeerGone
 from penstock.broker.ports import RealDisk, SystemClock, SystemRandom
@@ -117,7 +118,9 @@ async def _serve(
 ) -> None:
     disk = open_disk(config.data_directory)
     random = SystemRandom()
-    identity = _identify(disk, random, config, settings["controller.quorum.voters"])
+    identity = await _identify(disk, random, config, settings, stopped)
+    if identity is None:
+        return
     await _refuse_to_be_two(identity, config.host, config.port)
     broker = Broker(
         identity,
@@ -143,7 +146,7 @@ async def _serve(
             "Is another node or Kafka running there? Choose another port with --port."
         ) from problem
     try:
-        broker.join_quorum(*_quorum_address(identity, (config.host, port)))
+        broker.join_quorum(*_quorum_address(identity, advertised or (config.host, port)))
     except DiskError:
         # Nothing else has begun that would have to end.
         server.stop()
@@ -243,14 +246,32 @@ def _lock_directory(path: str) -> int:
     return descriptor
 
 
-def _identify(disk: Disk, random: Random, config: NodeConfig, voters: Sequence[str]) -> Identity:
+async def _identify(
+    disk: Disk, random: Random, config: NodeConfig, settings: NodeSettings, stopped: asyncio.Event
+) -> Identity | None:
     """Who this data directory belongs to; a new one is given an identity. There is no formatting step: nodes that are
-    told of the same voters come to the same cluster id by themselves."""
+    told of the same voters come to the same cluster id by themselves, and one that joins asks for it. None: it was
+    stopped before there was an answer."""
+    voters = settings["controller.quorum.voters"]
     quorum = tuple(_parse_voter(voter) for voter in voters)
+    bootstrap = tuple(_parse_server(server) for server in settings["controller.quorum.bootstrap.servers"])
+    if quorum and bootstrap:
+        raise StartRefused(
+            "controller.quorum.voters and controller.quorum.bootstrap.servers exclude each other: the first names the "
+            "voters of a cluster for good, the second is for joining one whose voters may change."
+        )
     try:
         found = parse_meta_properties(disk.read_file(META_PROPERTIES_FILE), META_PROPERTIES_FILE)
     except MissingFile:
-        cluster_id = _id_of(",".join(voters)) if quorum else _random_id(random)
+        if quorum:
+            cluster_id = _id_of(",".join(voters))
+        elif bootstrap:
+            asked = await ask_cluster_id(bootstrap, f"node-{config.node_id}", stopped)
+            if asked is None:
+                return None
+            cluster_id = asked
+        else:
+            cluster_id = _random_id(random)
         found = MetaProperties(cluster_id, config.node_id, _random_id(random))
         disk.write_file(META_PROPERTIES_FILE, format_meta_properties(found))
     if found.node_id != config.node_id:
@@ -259,7 +280,7 @@ def _identify(disk: Disk, random: Random, config: NodeConfig, voters: Sequence[s
             "Start it with its own id, or choose another directory with --data."
         )
     directory_id = UUID(bytes=base64.urlsafe_b64decode(found.directory_id + "=="))
-    return Identity(found.node_id, found.cluster_id, directory_id, quorum)
+    return Identity(found.node_id, found.cluster_id, directory_id, quorum, bootstrap)
 
 
 def _parse_voter(text: str) -> tuple[int, str, int]:
@@ -267,6 +288,13 @@ def _parse_voter(text: str) -> tuple[int, str, int]:
     if found is None:
         raise StartRefused(f"controller.quorum.voters must be like 1@host:9092,2@host:9093, not {text!r}")
     return int(found[1]), found[2].strip("[]"), int(found[3])
+
+
+def _parse_server(text: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(.+):(\d+)", text)
+    if found is None:
+        raise StartRefused(f"controller.quorum.bootstrap.servers must be like host:9092,host:9093, not {text!r}")
+    return found[1].strip("[]"), int(found[2])
 
 
 def _quorum_address(identity: Identity, bound: tuple[str, int]) -> tuple[str, int]:

@@ -85,6 +85,7 @@ class QuorumRunner:
         own_voter: Voter,
         voters: VoterSet,
         *,
+        kraft_version: int,
         disk: Disk,
         clock: Clock,
         random: Random,
@@ -112,6 +113,7 @@ class QuorumRunner:
             random,
             _read_vote(disk),
             voters,
+            kraft_version=kraft_version,
             wall_clock_ahead_ms=clock.now_ms() - now_ms,
         )
         self._snapshots = SnapshotWriter(
@@ -176,9 +178,25 @@ class QuorumRunner:
         return self._quorum.epoch
 
     @property
+    def kraft_version(self) -> int:
+        return self._quorum.kraft_version
+
+    @property
+    def voter_count(self) -> int:
+        return len(self._quorum.voters)
+
+    def locate(self, node_id: int) -> tuple[str, int] | None:
+        """Host and port of a controller, None while they are not known."""
+        node = self._quorum.locate(node_id)
+        return None if node is None else (node.host, node.port)
+
+    @property
     def is_outcast(self) -> bool:
-        """Whether so many nodes belong to another cluster that this one has no majority to hope for."""
+        """Whether so many nodes belong to another cluster that this one has no majority to hope for. While it does not
+        know who votes, one of those that it was told to ask will do."""
         voters = self._quorum.voters.ids
+        if not voters:
+            return bool(self._foreign)
         return len(self._foreign.intersection(voters)) > (len(voters) - 1) // 2
 
     @property

@@ -3,6 +3,7 @@
 import typer
 
 from penstock.cli.cluster_health import describe, health
+from penstock.cli.cluster_quorum import demote, promote
 from penstock.cli.cluster_reassign import drain, reassign
 from penstock.cli.options import DEFAULT_BROKERS, NONE_GIVEN, Brokers, ClientProperties, OutputOption
 from penstock.cli.printing import Output, print_json, print_pairs, print_rows, say
@@ -54,3 +55,5 @@ app.command()(health)
 app.command()(describe)
 app.command()(reassign)
 app.command()(drain)
+app.command()(promote)
+app.command()(demote)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from penstock.cli.connection import Cluster
 from penstock.cli.failures import Failed
@@ -61,6 +62,8 @@ class QuorumState:
     voter_lags: dict[int, int]
     observer_lags: dict[int, int]
     silent_voters: tuple[int, ...] = ()
+    # Where each keeps its metadata: a replica is a node and a directory. None in a quorum that is fixed.
+    directories: dict[int, UUID | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,10 @@ class ClusterState:
 
 
 def ask_state(cluster: Cluster, *, with_sizes: bool = False) -> ClusterState:
-    cluster_id, nodes = _nodes(cluster)
+    cluster_id, nodes = ask_nodes(cluster)
     quorum, problem = None, None
     try:
-        quorum = _quorum(cluster)
+        quorum = ask_quorum(cluster)
     except Failed as failure:
         problem = str(failure)
     sizes = {}
@@ -111,7 +114,7 @@ def ask_moving(cluster: Cluster) -> dict[Place, tuple[tuple[int, ...], tuple[int
     }
 
 
-def _nodes(cluster: Cluster) -> tuple[str, dict[int, NodeState]]:
+def ask_nodes(cluster: Cluster) -> tuple[str, dict[int, NodeState]]:
     body = Struct(
         include_cluster_authorized_operations=False, endpoint_type=_BROKER_ENDPOINTS, include_fenced_brokers=True
     )
@@ -121,7 +124,7 @@ def _nodes(cluster: Cluster) -> tuple[str, dict[int, NodeState]]:
     return answer.cluster_id, {node.id: node for node in sorted(nodes, key=lambda node: node.id)}
 
 
-def _quorum(cluster: Cluster) -> QuorumState:
+def ask_quorum(cluster: Cluster) -> QuorumState:
     body = Struct(topics=[Struct(topic_name=METADATA_TOPIC, partitions=[Struct(partition_index=0)])])
     answer = request(cluster, cluster.address, DESCRIBE_QUORUM, DESCRIBE_QUORUM_VERSION, body)
     _check(answer)
@@ -141,6 +144,7 @@ def _quorum(cluster: Cluster) -> QuorumState:
         {one.replica_id: end - max(0, one.log_end_offset) for one in quorum.current_voters},
         {one.replica_id: end - max(0, one.log_end_offset) for one in quorum.observers},
         silent,
+        {one.replica_id: one.replica_directory_id for one in (*quorum.observers, *quorum.current_voters)},
     )
 
 

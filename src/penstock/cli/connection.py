@@ -94,7 +94,7 @@ def connect(brokers: str, extra: list[str]) -> Cluster:
     brokers = properties.pop("brokers", brokers)
     failures = []
     for address in brokers.split(","):
-        host, port = _host_and_port(address.strip())
+        host, port = host_and_port(address.strip())
         try:
             socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
         except OSError as error:
@@ -108,7 +108,7 @@ def connect(brokers: str, extra: list[str]) -> Cluster:
     )
 
 
-def _host_and_port(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
     address = address.rpartition("://")[2]
     host, colon, port = address.rpartition(":")
     if not colon:

@@ -5,6 +5,7 @@ roles = ["broker", "controller"]
 listen = "0.0.0.0:9092"
 advertised = "kafka-1.example.com:9092"
 voters = ["1@kafka-1.example.com:9092", "2@kafka-2.example.com:9092", "3@kafka-3.example.com:9092"]
+# Instead of voters, for a node that joins a cluster: join = ["kafka-1.example.com:9092"]
 rack = "room-a"
 data = "/var/lib/penstock"
 metrics_port = 9644
@@ -31,6 +32,7 @@ _KEYS = {
     "listen": 'a text, as "0.0.0.0:9092"',
     "advertised": 'a text, as "kafka-1.example.com:9092"',
     "voters": 'a list of texts, as "1@kafka-1.example.com:9092"',
+    "join": 'a list of texts, as "kafka-1.example.com:9092"',
     "rack": "a text",
     "data": 'a text, as "/var/lib/penstock"',
     "metrics_port": "a whole number, as 9644",
@@ -45,6 +47,7 @@ _SAID_ELSEWHERE = {
     "listeners": "listen",
     "advertised.listeners": "advertised",
     "controller.quorum.voters": "voters",
+    "controller.quorum.bootstrap.servers": "join",
     "broker.rack": "rack",
     "log.dirs": "data",
     "log.dir": "data",
@@ -109,6 +112,8 @@ def _overrides(document: Mapping[str, Any]) -> dict[str, str]:
     if voters := document.get("voters"):
         # In one order on all nodes: the cluster's id is made of this text.
         overrides["controller.quorum.voters"] = ",".join(sorted(voters, key=lambda voter: int(voter.partition("@")[0])))
+    if "join" in document:
+        overrides["controller.quorum.bootstrap.servers"] = ",".join(document["join"])
     if "advertised" in document:
         overrides["advertised.listeners"] = f"PLAINTEXT://{document['advertised']}"
     if "rack" in document:
@@ -147,7 +152,7 @@ def _problems(document: Mapping[str, Any]) -> list[str]:
 def _has_right_type(key: str, value: Any) -> bool:
     if key in ("node_id", "metrics_port"):
         return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if key in ("roles", "voters"):
+    if key in ("roles", "voters", "join"):
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if key == "settings":
         return isinstance(value, dict) and not any(isinstance(item, dict) for item in value.values())
@@ -160,20 +165,24 @@ def _quorum_problems(document: Mapping[str, Any]) -> list[str]:
     problems = [f"there is no role {role!r}: take broker, controller or both" for role in roles if role not in _ROLES]
     found = {voter: _VOTER.fullmatch(voter) for voter in voters}
     problems += [f"a voter is ID@HOST:PORT, not {voter!r}" for voter, match in found.items() if match is None]
+    join = document.get("join", [])
+    problems += [f"join has HOST:PORT, not {server!r}" for server in join if _address(server) is None]
+    if voters and join:
+        problems.append("voters and join exclude each other: voters are fixed, and who joins is made a voter later")
     if problems:
         return problems
     if not roles:
         return ["roles is empty: take broker, controller or both"]
-    if BROKER not in roles and not voters:
-        return ["a node that only controls needs voters: itself, and those who decide with it"]
+    if BROKER not in roles and not voters and not join:
+        return ["a node that only controls needs voters, itself and those who decide with it, or a cluster to join"]
     ids = [int(match[1]) for match in found.values() if match is not None]
     node_id = document["node_id"]
     if len(set(ids)) < len(voters):
         problems.append(f"voters names a node twice: {', '.join(voters)}")
     if CONTROLLER in roles and voters and node_id not in ids:
         problems.append(f'node {node_id} is a controller, but not in voters: add it, or set roles = ["broker"]')
-    if CONTROLLER not in roles and not voters:
-        problems.append("a broker that is no controller needs voters: who controls it")
+    if CONTROLLER not in roles and not voters and not join:
+        problems.append("a broker that is no controller needs voters, who control it, or a cluster to join")
     if CONTROLLER not in roles and node_id in ids:
         problems.append(f'node {node_id} is in voters: its roles must have "controller"')
     return problems

@@ -99,7 +99,6 @@ def committed_offsets(cluster: Cluster, group: str) -> list[int]:
     return offsets
 
 
-@pytest.mark.long
 def test_a_transactional_copy_is_exact_though_coordinators_and_leaders_are_killed(cluster: Cluster) -> None:
     cluster.create_topic(SOURCE, PARTITIONS)
     cluster.create_topic(TARGET, 1, min_insync_replicas="2")

@@ -87,6 +87,7 @@ class Run:
             QuorumConfig("cluster", listener="CONTROLLER"),
             own,
             VoterSet([own]),
+            kraft_version=0,
             disk=disk,
             clock=SystemClock(),
             random=SystemRandom(),

@@ -47,6 +47,15 @@ def test_the_order_of_voters_makes_no_other_cluster() -> None:
     assert parse_node_file(other, "f") == parse_node_file(WHOLE, "f")
 
 
+@pytest.mark.parametrize("roles", [["broker"], ["controller"], ["broker", "controller"]])
+def test_whatever_its_roles_a_node_may_join_a_cluster(roles: list[str]) -> None:
+    found = parse_node_file(SMALL + f'roles = {roles}\njoin = ["a:1", "b:2"]', "f")
+    assert found.overrides == {
+        "process.roles": ",".join(roles),
+        "controller.quorum.bootstrap.servers": "a:1,b:2",
+    }
+
+
 def test_three_lines_are_a_node() -> None:
     assert parse_node_file(SMALL, "f").is_local
 
@@ -62,13 +71,16 @@ def test_three_lines_are_a_node() -> None:
         (SMALL + 'lissten = "x"', "did you mean listen?"),
         (SMALL + '"node.id" = 3', "go below [settings]"),
         (SMALL + 'roles = ["king"]', "there is no role 'king'"),
-        (SMALL + 'roles = ["controller"]', "needs voters: itself"),
+        (SMALL + 'roles = ["controller"]', "needs voters, itself"),
         (SMALL + "roles = []", "roles is empty"),
         (SMALL + 'roles = ["broker"]', "needs voters"),
         (SMALL + 'roles = ["broker"]\nvoters = ["1@a:1"]', "node 1 is in voters"),
         (SMALL + 'voters = ["2@a:1"]', "is a controller, but not in voters"),
         (SMALL + 'voters = ["1@a:1", "1@b:1"]', "names a node twice"),
         (SMALL + 'voters = ["a:1"]', "a voter is ID@HOST:PORT"),
+        (SMALL + 'join = ["1@a"]', "join has HOST:PORT, not '1@a'"),
+        (SMALL + 'join = ["a:1"]\nvoters = ["1@a:1"]', "voters and join exclude each other"),
+        (SMALL + '[settings]\n"controller.quorum.bootstrap.servers" = "a:1"', "is said by the key join"),
         (SMALL.replace("127.0.0.1", "0.0.0.0"), "no client can connect"),
         (SMALL + '[settings]\n"broker.rack" = "a"', "is said by the key rack"),
         (SMALL + "[settings]\nnum.partitions = 3", "settings must be a table"),

@@ -50,6 +50,7 @@ class SmallBroker:
         self.settings = NodeSettings({name.replace("_", "."): value for name, value in overrides.items()})
         self.image = MetadataImage()
         self.disk_is_full = False
+        self.quorum = SimpleNamespace(kraft_version=0)
         self.now_ms = 0
         self.clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms)
         self.absences = Absences(self.image, self.clock)

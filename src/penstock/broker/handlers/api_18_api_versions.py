@@ -33,7 +33,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
         and _SOFTWARE_NAME.fullmatch(request.client_software_version)
     ):
         return Struct(error_code=ErrorCode.invalid_request)
-    image = broker.image
+    levels = {**broker.image.features, KRAFT_VERSION_FEATURE: broker.quorum.kraft_version}
     return Struct(
         api_keys=[
             Struct(
@@ -52,7 +52,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
         finalized_features_epoch=broker.metadata_offset,
         finalized_features=[
             Struct(name=name, min_version_level=level, max_version_level=level)
-            for name, level in image.features.items()
+            for name, level in levels.items()
             if level > 0
         ],
     )

@@ -156,6 +156,15 @@ class QuorumState:
         return self._history.voters
 
     @property
+    def kraft_version(self) -> int:
+        return self._history.kraft_version
+
+    def locate(self, node_id: int) -> Node | None:
+        """Where a voter is, or the leader, which an observer may know before it knows who votes."""
+        leader = self._leader_node()
+        return leader if leader is not None and leader.id == node_id else self._node(node_id)
+
+    @property
     def is_voter(self) -> bool:
         return self.voters.has(self.key)
 
