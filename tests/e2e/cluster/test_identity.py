@@ -2,11 +2,16 @@
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from penstock.base.errors import ErrorCode
 from penstock.cli.children import NodeChild, NodeOptions
+from penstock.protocol.messages import Struct
 from tests.conformance.wire import Wire, fetch
 from tests.e2e.cluster.nodes import HOST, Cluster, NotStarted, await_ready
 from tests.e2e.node import free_port, wait_until
+
+BEGIN_QUORUM_EPOCH = 53
 
 
 def refusal_of(child: NodeChild) -> str:
@@ -78,6 +83,27 @@ def test_what_is_wrong_in_a_data_directory_is_said_and_nothing_is_deleted(cluste
     cluster.stop_node(3)
     cluster.start_node(3)
     assert stray.is_dir(), "also the next start leaves it alone"
+
+
+def test_a_controller_of_yesterday_is_not_obeyed(cluster: Cluster) -> None:
+    old = cluster.controller()
+    old_epoch = max_quorum_epoch(cluster)
+    cluster.pause(old)
+    wait_until(lambda: cluster.controller() != old, "another node controls")
+    others = cluster.answering()
+    cluster.admin.create_topics([NewTopic("new", 1, replica_assignment=[others])])["new"].result(30)
+    cluster.resume(old)
+    with Wire(cluster.ports[others[0]]) as wire:
+        claim = Struct(partition_index=0, voter_directory_id=None, leader_id=old, leader_epoch=old_epoch)
+        topics = [Struct(topic_name="__cluster_metadata", partitions=[claim])]
+        endpoints = [Struct(name="CONTROLLER", host=HOST, port=cluster.ports[old])]
+        request = Struct(cluster_id=None, voter_id=others[0], topics=topics, leader_endpoints=endpoints)
+        (answer,) = wire.ask(BEGIN_QUORUM_EPOCH, 1, request).topics[0].partitions
+    assert answer.error_code == ErrorCode.fenced_leader_epoch
+    assert answer.leader_epoch > old_epoch
+    # It finds out by itself that it leads nothing, and follows.
+    wait_until(lambda: "new" in cluster.known_topics(old), "the old controller has what the new one decided")
+    assert max_quorum_epoch(cluster) > old_epoch
 
 
 def high_watermark(cluster: Cluster, topic: str) -> int:
