@@ -128,6 +128,12 @@ class CoordinatorRunner(Generic[S]):
     def shard(self) -> S | None:
         return self._shard
 
+    @property
+    def committed_shard(self) -> S | None:
+        """The shard, if all that it knows is committed: what it says needs no waiting."""
+        is_due = self._unwritten or (self._broker.commits.is_due(self.partition) and not self._is_committed())
+        return None if is_due else self._shard
+
     def stop(self) -> None:
         self._loading.cancel()
         if self._timer is not None:

@@ -7,6 +7,7 @@ It runs in a thread; the event loop goes on.
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import count
 
 from penstock.base.ports import DiskError, File
 
@@ -62,29 +63,12 @@ class GroupCommit:
             return
         files, self._waiting_files = self._waiting_files, {}
         waiting, self._waiting = self._waiting, []
-        problems: dict[str, DiskError] = {}
-        left = len(files)
-
-        def synced(path: str, problem: DiskError | None) -> None:
-            nonlocal left
-            left -= 1
-            if problem is not None:
-                problems[path] = problem
-            if not left:
-                self._finish(waiting, problems)
-
-        for path, file in files.items():
-            self._threads.submit(self._sync_in_thread, path, file, synced)
         if not files:
-            self._finish(waiting, problems)
-
-    def _sync_in_thread(self, path: str, file: File, synced: Callable[[str, DiskError | None], None]) -> None:
-        problem = None
-        try:
-            file.sync()
-        except DiskError as error:
-            problem = error
-        self._loop.call_soon_threadsafe(synced, path, problem)
+            self._finish(waiting, {})
+            return
+        sync = _Round(list(files.values()), lambda problems: self._finish(waiting, problems), self._loop)
+        for _ in range(min(len(files), _THREADS)):
+            self._threads.submit(sync.run_in_thread)
 
     def _finish(self, waiting: list[tuple[tuple[str, ...], Done]], problems: dict[str, DiskError]) -> None:
         for paths, done in waiting:
@@ -93,3 +77,32 @@ class GroupCommit:
             self._start()
         else:
             self._is_syncing = False
+
+
+class _Round:
+    """The files of one sync. Threads take them one after the other. The last to be done wakes the loop: that costs more
+    than the rest, so it happens once."""
+
+    def __init__(
+        self, files: list[File], finish: Callable[[dict[str, DiskError]], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._files = files
+        self._finish = finish
+        self._loop = loop
+        self._last = len(files)
+        # One step of a counter cannot be interrupted by another thread.
+        self._synced = count(1)
+        self._problems: dict[str, DiskError] = {}
+
+    def run_in_thread(self) -> None:
+        while self._files:
+            try:
+                file = self._files.pop()
+            except IndexError:
+                return
+            try:
+                file.sync()
+            except DiskError as problem:
+                self._problems[file.path] = problem
+            if next(self._synced) == self._last:
+                self._loop.call_soon_threadsafe(self._finish, self._problems)
