@@ -79,14 +79,21 @@ class KernelSyncs:
         return started
 
     def stop(self) -> None:
-        """Waits for the syncs under way, which nobody is told of any more."""
+        """Blocks until the syncs under way are done; who waits for them is told by the loop, if that goes on."""
         self._loop.remove_reader(self._eventfd)
+        while self._done and (finished := self._finished(len(self._done), None)):
+            for done, error_number in finished:
+                self._loop.call_soon(done, error_number)
         self._call(self._destroy, self._context)
         os.close(self._eventfd)
 
     def _look(self) -> None:
         os.eventfd_read(self._eventfd)
-        none, all_of_them = ctypes.c_long(0), ctypes.c_long(_IN_FLIGHT_MAX)
-        found = self._call(self._get_events, self._context, none, all_of_them, self._events, self._no_time)
-        for token, _, result, _ in _EVENT.iter_unpack(self._events.raw[: max(0, found) * _EVENT.size]):
-            self._done.pop(token)(-result)
+        for done, error_number in self._finished(0, self._no_time):
+            done(error_number)
+
+    def _finished(self, count_min: int, timeout: Any) -> list[tuple[Done, int]]:
+        least, most = ctypes.c_long(count_min), ctypes.c_long(_IN_FLIGHT_MAX)
+        found = max(0, self._call(self._get_events, self._context, least, most, self._events, timeout))
+        events = _EVENT.iter_unpack(self._events.raw[: found * _EVENT.size])
+        return [(self._done.pop(token), -result) for token, _, result, _ in events]

@@ -71,6 +71,17 @@ async def test_more_than_it_takes_at_a_time_is_left_to_the_caller(tmp_path: Path
     kernel.stop()
 
 
+async def test_a_stop_waits_for_what_is_under_way_which_is_told_all_the_same(tmp_path: Path) -> None:
+    kernel = made()
+    told: asyncio.Queue[int] = asyncio.Queue()
+    descriptor = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+    os.write(descriptor, b"bytes")
+    assert kernel.submit([(descriptor, told.put_nowait)] * 7) == 7
+    kernel.stop()
+    assert await first(7, told) == [0] * 7
+    os.close(descriptor)
+
+
 class FakeKernel:
     """Takes so many, and says of each what it is told to."""
 
