@@ -1,7 +1,7 @@
 """One fdatasync for everything that waits: the answers to `acks=all` and to metadata changes.
 
 A sync costs milliseconds, so while one is under way all who come are gathered, and the next one serves them together.
-The kernel does it, or threads where that is not all there is to do; the event loop goes on.
+The kernel does it where there are several files, else threads; the event loop goes on.
 """
 
 import asyncio
@@ -75,7 +75,8 @@ class GroupCommit:
             return
         sync = _Round(len(files), lambda problems: self._finish(waiting, problems), self._loop)
         left = list(files.values())
-        if self._kernel is not None:
+        if self._kernel is not None and len(left) > 1:
+            # One alone is quicker in a thread where all cores are busy: the kernel's stay on the core that asked.
             left = self._start_in_kernel(self._kernel, sync, left)
         for file in left:
             self._threads.submit(sync.run_in_thread, file)

@@ -109,22 +109,33 @@ def with_kernel(kernel: FakeKernel) -> GroupCommit:
     return commit
 
 
-async def test_a_new_file_goes_to_a_thread_which_syncs_its_name_too_and_then_to_the_kernel(tmp_path: Path) -> None:
+async def test_new_files_go_to_threads_which_sync_their_names_too_and_then_to_the_kernel(tmp_path: Path) -> None:
     commit = with_kernel(kernel := FakeKernel(10))
     disk = RealDisk(str(tmp_path))
     disk.make_directory("orders-0")
-    file = disk.open("orders-0/0.log")
+    files = [disk.open("orders-0/0.log"), disk.open("orders-0/1.log")]
+    for file in files:
+        file.append(b"bytes")
+        assert file.descriptor_to_sync() is None
+    await commit.sync(files)
+    assert kernel.taken == 0
+    assert all(file.descriptor_to_sync() is not None for file in files)
+    await commit.sync(files)
+    assert kernel.taken == 2
+    files[0].close()
+    assert files[0].descriptor_to_sync() is None
+    await commit.sync(files)
+    assert kernel.taken == 3
+    commit.stop()
+
+
+async def test_a_file_that_is_alone_goes_to_a_thread(tmp_path: Path) -> None:
+    commit = with_kernel(kernel := FakeKernel(10))
+    file = RealDisk(str(tmp_path)).open("file")
     file.append(b"bytes")
-    assert file.descriptor_to_sync() is None
+    file.sync()
     await commit.sync([file])
     assert kernel.taken == 0
-    assert file.descriptor_to_sync() is not None
-    await commit.sync([file])
-    assert kernel.taken == 1
-    file.close()
-    assert file.descriptor_to_sync() is None
-    await commit.sync([file])
-    assert kernel.taken == 1
     commit.stop()
 
 
