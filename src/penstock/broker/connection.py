@@ -17,7 +17,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any
 
@@ -41,6 +41,26 @@ _SENDER_BYTES_MIN = 256 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 
 Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | None"]
+
+# While answers are gathered: the connections that have some.
+_gathering: "dict[Connection, None] | None" = None
+
+
+@contextlib.contextmanager
+def answers_gathered() -> Iterator[None]:
+    """Deferred answers that are completed in here leave at the end, those of one client in one system call."""
+    global _gathering
+    if _gathering is not None:
+        yield
+        return
+    gathered: dict[Connection, None] = {}
+    _gathering = gathered
+    try:
+        yield
+    finally:
+        _gathering = None
+        for connection in gathered:
+            connection.flush()
 
 
 class Deferred:
@@ -269,7 +289,16 @@ class Connection:
         pending = self._pending
         while pending and pending[0]._parts is not None:
             self._enqueue(pending.popleft()._parts)  # type: ignore[arg-type]
-        if not self._in_dispatch and self._out:
+        if self._in_dispatch or not self._out:
+            return
+        if _gathering is None:
+            self._flush()
+        else:
+            _gathering[self] = None
+
+    def flush(self) -> None:
+        """Sends the answers that were gathered."""
+        if not self.is_closed and not self._in_dispatch:
             self._flush()
 
     def _enqueue(self, parts: Iterable[Part]) -> None:
