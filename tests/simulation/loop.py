@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network, SimSocket
@@ -111,6 +113,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.is_held = False
         self.held: list[asyncio.Handle] = []
         self.sockets: dict[SimSocket, None] = {}
+        self._numbers = count(3)
+        self._sockets_by_number: WeakValueDictionary[int, SimSocket] = WeakValueDictionary()
         self._jobs = SimExecutor(self)
         # How long the job that is running at the moment may take to tell of its result.
         self.job_seconds_max: float | None = None
@@ -201,20 +205,29 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., object], *args: Any
     ) -> None:
-        fd.watch_reading(self, callback, args)
+        self._watched(fd).watch_reading(self, callback, args)
 
     def remove_reader(self, fd: Any) -> bool:
-        fd.watch_reading(self, None, ())
+        self._watched(fd).watch_reading(self, None, ())
         return True
 
     def add_writer(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., object], *args: Any
     ) -> None:
-        fd.watch_writing(self, callback, args)
+        self._watched(fd).watch_writing(self, callback, args)
 
     def remove_writer(self, fd: Any) -> bool:
-        fd.watch_writing(self, None, ())
+        self._watched(fd).watch_writing(self, None, ())
         return True
+
+    def number_socket(self, made: "SimSocket") -> int:
+        """Its file descriptor."""
+        number = next(self._numbers)
+        self._sockets_by_number[number] = made
+        return number
+
+    def _watched(self, fd: Any) -> Any:
+        return self._sockets_by_number[fd] if isinstance(fd, int) else fd
 
     # What asyncio asks
 

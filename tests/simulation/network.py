@@ -310,6 +310,7 @@ class SimSocket:
         self, loop: ProcessLoop, own: Address, peer: Address, connection: Connection | None, side: int = 1
     ) -> None:
         self.loop = loop
+        self._number = loop.number_socket(self)
         self._own = own
         self._peer = peer
         self._connection = connection
@@ -383,7 +384,7 @@ class SimSocket:
         return self._peer
 
     def fileno(self) -> int:
-        return -1
+        return self._number
 
     def accept(self) -> "tuple[SimSocket, Address]":
         if not self.accept_queue:

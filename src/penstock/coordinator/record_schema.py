@@ -16,6 +16,7 @@ from kio.static.constants import EntityType
 
 from penstock.base.ports import Bytes
 from penstock.protocol.messages import decode, encode
+from penstock.protocol.schema_writer import writer
 
 ANY_VERSION = 32767
 
@@ -81,6 +82,11 @@ def encode_part(part: RecordPart, version: int) -> bytearray:
     """The body, without the version in front of it."""
     cls: Any = type(part)
     return encode(_wire_class(cls, version, version >= part.__flexible_from__), part)
+
+
+def prepare_writing(cls: Any) -> None:
+    """Makes what writes the class, which otherwise the first record of its kind waits for."""
+    writer(_wire_class(cls, cls.__version__, cls.__flexible__))
 
 
 def decode_part(cls: Any, version: int, data: Bytes, position: int) -> Any:

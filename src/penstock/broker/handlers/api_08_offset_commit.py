@@ -45,13 +45,20 @@ def handle_frame(
             log.exception("OffsetCommit version %d met a defect in the broker", version)
             deferred.fail("see the error above")
 
-    try:
-        if not broker.is_ready.is_set():
-            raise Refused(ErrorCode.coordinator_not_available, "this node is starting")
-        runner = broker.groups.shards.runner_of(request.group_id)
-        runner.call(lambda shard, token, now_ms: shard.offset_commit(token, request, context, now_ms), answer)
-    except Refused as refused:
-        return _frame(version, correlation_id, _refuse(request, refused.code))
+    def commit() -> None:
+        try:
+            if not broker.is_ready.is_set():
+                raise Refused(ErrorCode.coordinator_not_available, "this node is starting")
+            runner = broker.groups.shards.runner_of(request.group_id)
+            runner.call(lambda shard, token, now_ms: shard.offset_commit(token, request, context, now_ms), answer)
+        except Refused as refused:
+            answer(None, refused)
+
+    if broker.crowd.is_waiting:
+        # What the same member asked before may be among those that wait.
+        broker.crowd.add(commit, deferred)
+    else:
+        commit()
     return deferred
 
 

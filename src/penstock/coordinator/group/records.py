@@ -218,6 +218,7 @@ _CLASSES: dict[int, tuple[type[RecordPart], type[RecordPart]]] = {
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     )
 }
+RECORD_PARTS = tuple(part for pair in _CLASSES.values() for part in pair)
 # Key 0 is how Kafka before 0.9 wrote committed offsets; the bytes after it are those of key 1.
 _LEGACY_OFFSET_COMMIT = 0
 _INT16, _INT32, _INT64, _INT16_PAIR = Struct(">h"), Struct(">i"), Struct(">q"), Struct(">hh")
