@@ -180,7 +180,10 @@ class CoordinatorRunner(Generic[S]):
     def _perform(self, effects: list[Effect]) -> None:
         shard = self._shard
         assert shard is not None
-        if effects and not self._is_write_due:
+        if not effects:
+            self._schedule()
+            return
+        if not self._is_write_due:
             self._is_write_due = True
             self._loop.call_soon(self.write)
         for effect in effects:
@@ -190,7 +193,6 @@ class CoordinatorRunner(Generic[S]):
                 self._unwritten.append(effect)
             else:
                 self._unsent.append(effect)
-        self._schedule()
 
     def write(self) -> None:
         """Ends the turn: its records go to the log, and its answers on their way."""
@@ -208,6 +210,8 @@ class CoordinatorRunner(Generic[S]):
             except DiskError as problem:
                 self._fail(problem)
                 return
+        if self._shard is not None:
+            self._schedule()
         if not unsent:
             return
         if not self._broker.commits.is_due(self.partition) or self._is_committed():

@@ -43,6 +43,13 @@ class Crowd:
         self._waiting.append((work, answer))
         self._end_turn()
 
+    def run(self, work: Callable[[], None], answer: Deferred) -> None:
+        """Calls `work` at once or, if this turn has taken enough, in its turn; it raises nothing."""
+        if self.take():
+            _do(work, answer)
+        else:
+            self.add(work, answer)
+
     def _end_turn(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
@@ -53,13 +60,16 @@ class Crowd:
         self._taken = 0
         while self._waiting and self._taken < TAKEN_PER_TURN:
             self._taken += 1
-            work, answer = self._waiting.popleft()
-            try:
-                work()
-            except Malformed as problem:
-                answer.fail(f"{problem}")
-            except Exception:
-                log.exception("a request met a defect in the broker")
-                answer.fail("see the error above")
+            _do(*self._waiting.popleft())
         if self._taken:
             self._end_turn()
+
+
+def _do(work: Callable[[], None], answer: Deferred) -> None:
+    try:
+        work()
+    except Malformed as problem:
+        answer.fail(f"{problem}")
+    except Exception:
+        log.exception("a request met a defect in the broker")
+        answer.fail("see the error above")

@@ -75,10 +75,14 @@ async def test_one_that_fails_costs_its_client_the_answer_and_nobody_else(
     def fail() -> None:
         raise problem
 
-    crowd.add(fail, failed)
-    crowd.add(lambda: done.append("served"), served)
+    crowd.run(fail, failed)
+    crowd.run(lambda: done.append("served"), served)
+    assert not done
     await asyncio.sleep(0)
     assert done == ["served"]
+    crowd.run(fail, failed)
+    crowd.run(lambda: done.append("at once"), served)
+    assert done == ["served", "at once"]
     assert failed.why
     assert not served.why
     assert ("a defect" in caplog.text) == isinstance(problem, RuntimeError)

@@ -52,7 +52,7 @@ def handle_frame(
             runner = broker.groups.shards.runner_of(request.group_id)
             runner.call(lambda shard, token, now_ms: shard.offset_commit(token, request, context, now_ms), answer)
         except Refused as refused:
-            answer(None, refused)
+            deferred.complete(_frame(version, correlation_id, _refuse(request, refused.code)))
 
     if broker.crowd.is_waiting:
         # What the same member asked before may be among those that wait.

@@ -5,7 +5,6 @@ each is one object here, rather than a dozen for the garbage collector to look a
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,8 +21,6 @@ from penstock.protocol.frames import HEADER, read_client_id
 from penstock.protocol.messages import Struct, decode_request, encode_response, request_entity, response_entity
 from penstock.protocol.schema_reader import reader
 from penstock.protocol.schema_writer import writer
-
-log = logging.getLogger("penstock.groups")
 
 # The answer, from version and request, where the shard gives none; a check returns None where it has no objection.
 Refuse = Callable[[int, Any, Refused], Struct]
@@ -94,6 +91,7 @@ class _Call:
         "_correlation_id",
         "_kind",
         "_position",
+        "_refusal",
         "_request",
         "_version",
         "deferred",
@@ -118,6 +116,7 @@ class _Call:
         self._position = position
         self._request: Any = None
         self._body: Struct | None = None
+        self._refusal: Refused | None = None
         self.frame: memoryview | None = frame
         self.deferred = Deferred()
 
@@ -125,16 +124,16 @@ class _Call:
         """Raises Malformed."""
         assert self.frame is not None
         request = self._request = decode_request(self._kind.key, self._version, self.frame, self._position)
-        objection = self._kind.check(self._version, request)
-        if objection is not None:
-            self._answered(objection, None)
-            return
-        try:
-            if not self._broker.is_ready.is_set():
-                raise Refused(ErrorCode.coordinator_not_available, "this node is starting")
-            self._broker.groups.shards.runner_of(request.group_id).call(self._invoke, self._answered)
-        except Refused as refused:
-            self._answered(None, refused)
+        self._body = self._kind.check(self._version, request)
+        if self._body is None:
+            try:
+                if not self._broker.is_ready.is_set():
+                    raise Refused(ErrorCode.coordinator_not_available, "this node is starting")
+                self._broker.groups.shards.runner_of(request.group_id).call(self._invoke, self._answered)
+                return
+            except Refused as refused:
+                self._refusal = refused
+        self._send()
 
     def _invoke(self, shard: GroupShard, token: int, now_ms: int) -> list[Effect]:
         frame, self.frame = self.frame, None
@@ -145,18 +144,12 @@ class _Call:
         return self._kind.method(shard, token, self._request, context, now_ms)
 
     def _answered(self, body: Struct | None, refusal: Refused | None) -> None:
-        if body is None:
-            assert refusal is not None
-            body = self._kind.refuse(self._version, self._request, refusal)
         self._body = body
-        if self._broker.crowd.take():
-            self._send()
-        else:
-            self._broker.crowd.add(self._send, self.deferred)
+        self._refusal = refusal
+        self._broker.crowd.run(self._send, self.deferred)
 
     def _send(self) -> None:
-        try:
-            self.deferred.complete([encode_response(self._kind.key, self._version, self._correlation_id, self._body)])
-        except Exception:
-            log.exception("%s version %d met a defect in the broker", self._kind.name, self._version)
-            self.deferred.fail("see the error above")
+        body = self._body
+        if self._refusal is not None:
+            body = self._kind.refuse(self._version, self._request, self._refusal)
+        self.deferred.complete([encode_response(self._kind.key, self._version, self._correlation_id, body)])
