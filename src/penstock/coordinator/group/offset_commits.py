@@ -4,7 +4,7 @@ Topics and partitions that are not there are refused one by one. For the others 
 of this member and generation (by KIP-1251 perhaps of some partitions only), and each becomes a record.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode
@@ -17,6 +17,13 @@ from penstock.protocol.messages import Struct
 
 # From here on a commit to a group that is not there is told so, rather than that its generation is wrong.
 _COMMIT_TELLS_NOT_FOUND = 9
+
+
+class PartitionOutcome(NamedTuple):
+    """What becomes of one offset, in the answer."""
+
+    partition_index: int
+    error_code: ErrorCode
 
 
 class OffsetCommits:
@@ -98,7 +105,7 @@ class OffsetCommits:
                     )
                     key = OffsetCommitKey(group=group_id, topic=name, partition=index)
                     records.append(CoordinatorRecord(key, value))
-                answers.append(Struct(partition_index=index, error_code=code))
+                answers.append(PartitionOutcome(index, code))
             topics.append(Struct(name=name, topic_id=topic_id, partitions=answers))
         answer = Answer(token, Struct(topics=topics))
         return [Append(records), answer] if records else [answer]
