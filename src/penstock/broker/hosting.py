@@ -289,9 +289,13 @@ class Hosting:
         """A directory of another topic id is what a crash left of a deleted topic of the same name, or a mistake. It is
         put aside, as in Kafka, for somebody to look at."""
         path = f"{partition.name}/{PARTITION_METADATA_FILE}"
+        key = (partition.topic, partition.index)
         try:
             found = parse_partition_metadata(self._disk.read_file(path), path)
         except MissingFile:
+            if not self._disk.exists(partition.name):
+                # A crash came after a topic of this name was deleted, and before its offsets were.
+                self._forget_offsets(key)
             return
         if found != partition.topic_id:
             aside = f"{partition.name}.{found.hex}{_STRAY_SUFFIX}"
@@ -303,6 +307,7 @@ class Hosting:
                 aside,
             )
             self._disk.rename(partition.name, aside)
+            self._forget_offsets(key)
 
     def _open_and_report(self, partition: Partition) -> None:
         for note in partition.log.recovery_notes:
