@@ -271,6 +271,7 @@ class Broker:
         if self._is_hosting:
             self._use_broker_configs()
             self.hosting.reconcile()
+            self.replication.reconfigure()
             self.throttling.reconfigure(self.hosting.by_name)
             self.groups.on_topics_changed()
         self._settle_coordinators()
@@ -313,6 +314,7 @@ class Broker:
             self._use_broker_configs()
         self.hosting.apply(record)
         if isinstance(record, ConfigRecord):
+            self.replication.reconfigure()
             self.throttling.reconfigure(self.hosting.by_name)
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.groups.on_topics_changed()
