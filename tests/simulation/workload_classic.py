@@ -87,7 +87,8 @@ class ClassicMember(Member):
         answer = await self.client.ask_coordinator(GROUP_KEY, self._group, _SYNC, 5, body)
         if answer.error_code:
             return
-        if generation <= self._last_generation:
+        # One that joins again, and brings nothing new, is told what is.
+        if generation < self._last_generation:
             raise Violation(
                 16, "epochs grow", f"{self._id} went from generation {self._last_generation} to {generation}"
             )
