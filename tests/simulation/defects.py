@@ -249,7 +249,7 @@ DEFECTS = {
     "decides-early": Defect(
         "markers are sent before the decision is replicated",
         _replacing(CoordinatorRunner, "write", _acts_before_commit),
-        0,
+        3011,
     ),
     "wakes-between-roles": Defect(
         "who steps down lets readers look before it follows",
