@@ -42,6 +42,8 @@ class Broker(Protocol):
     synced_topic_settings: ClassVar[dict[str, str]]
     # What a topic needs so that acks=all is answered from the page cache.
     unsynced_topic_settings: ClassVar[dict[str, str]]
+    # What of the two is in force if nobody says anything.
+    default_flush_settings: ClassVar[dict[str, str]]
     port: int
     # Where it serves metrics of its own, if it does.
     metrics_port: int | None
@@ -72,6 +74,7 @@ class ApacheKafka:
     name: ClassVar[str] = "Apache Kafka"
     synced_topic_settings: ClassVar[dict[str, str]] = {"flush.messages": "1"}
     unsynced_topic_settings: ClassVar[dict[str, str]] = {}
+    default_flush_settings: ClassVar[dict[str, str]] = {"flush.messages": str(2**63 - 1)}
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -134,6 +137,7 @@ class Penstock:
     name: ClassVar[str] = "Penstock"
     synced_topic_settings: ClassVar[dict[str, str]] = {}
     unsynced_topic_settings: ClassVar[dict[str, str]] = {"flush.mode": "none"}
+    default_flush_settings: ClassVar[dict[str, str]] = {"flush.mode": "auto"}
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

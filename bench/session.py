@@ -273,6 +273,7 @@ class Session:
         return self.printed(latency.command(plan))
 
     def transactions(self, plan: transactions.TransactionsPlan) -> dict[str, float]:
+        self.settle()
         return self.printed(transactions.command(plan))
 
     def group_settles(self, plan: group_members.MembersPlan) -> tuple[dict[str, float], dict[str, float]]:

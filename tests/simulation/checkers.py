@@ -1,32 +1,41 @@
 """The invariants, each a function with its number, on histories and on what the nodes hold in the end.
 
 Where each is looked after, by the numbers of the reliability page:
-1 readable        `check_acknowledged_is_readable`, and every reader: no gap, no end before what was read
-2 one record      `History.place`: acknowledged, read and kept
+1 readable        `check_acknowledged_is_readable`, `check_retention`, and every reader: no gap, no end before what was
+                  read
+2 one record      `History.place`: acknowledged, read and kept; `Recreator`, of topics that were deleted
 3 identical       `check_replicas_are_identical`
 4 high watermark  `Observer._check_leader`; readers hold every answer against it
-5 one leader      `Observer._check_leader`. That a stale epoch is refused is not asked for as such.
+5 one leader      `Observer._check_leader`; `LateComer` and `TransactionalProducer._haunt`, whom nobody may serve
 6, 7, 8           `Observer._check_controller`, `_check_leader`, `_watch_truncations`
 9 indexes         `check_indexes`, after torn writes. No bits rot here yet.
 10 once           `check_appended_once`, and producers, which send acknowledged batches again
-11, 12, 14, 15    `Observer._check_quorum`, `_check_vote_was_kept`, `_check_isolation`, `_check_metadata`. That what is
-                  committed is on a majority's disks shows when all of them lose their power.
+11, 12, 14, 15    `Observer._check_quorum`, `_watch_votes`, `_check_vote_was_kept`, `_check_isolation`,
+                  `_check_metadata`; `check_settings`. That what is committed is on a majority's disks shows when all of
+                  them lose their power.
 13 snapshots      `check_images`
 16, 17 groups     `Ownership`, `Member._committed_offset`
 18 all or nothing `check_transactions`, `TransactionalProducer._check_offset`
-19 one outcome    `check_markers`
+19 one outcome    `check_markers`, `check_decisions`
 20 stable offset  readers; `is_settled`, since only a log without open transactions can be read to its end
 21 compaction     `check_compaction`
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from penstock.broker.transaction_coordinator import STATE_TOPIC
 from penstock.cluster.metadata.snapshot import snapshot_records
 from penstock.cluster.partition.partition import Partition
+from penstock.coordinator.transaction.records import decode_record
+from penstock.coordinator.transaction.states import PREPARING, TransactionState
+from penstock.log.config import LogConfig
 from penstock.log.end_marker import read_end_marker
 from penstock.protocol.batch import HEADER_BYTES, read_header
 from tests.simulation.client import batches_of, records_of
 from tests.simulation.history import ABORTED, COMMITTED, Violation
+
+_TOPIC = 2
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedWorld
@@ -48,6 +57,7 @@ def is_settled(world: "SimulatedWorld") -> bool:
 
 
 def check_at_the_end(world: "SimulatedWorld") -> None:
+    log_bytes.cache_clear()
     check_acknowledged_is_readable(world)
     check_appended_once(world)
     check_replicas_are_identical(world)
@@ -55,10 +65,15 @@ def check_at_the_end(world: "SimulatedWorld") -> None:
     check_images(world)
     check_transactions(world)
     check_markers(world)
+    check_decisions(world)
     check_compaction(world)
+    check_retention(world)
+    check_settings(world)
 
 
+@lru_cache(maxsize=200)
 def log_bytes(partition: Partition) -> bytes:
+    """As it is at the end, when nothing is written any more."""
     log = partition.log
     offset, end = log.log_start_offset, log.log_end_offset
     data = bytearray()
@@ -73,13 +88,18 @@ def log_bytes(partition: Partition) -> bytes:
     return bytes(data)
 
 
+def _from(offset: int, data: bytes) -> bytes:
+    """Where replicas begin is their own affair, as far as retention goes."""
+    return b"".join(batch for header, batch in batches_of(data) if header.base_offset >= offset)
+
+
 def check_acknowledged_is_readable(world: "SimulatedWorld") -> None:
     """1: every acks=all record that was acknowledged is readable, once, at its offset."""
     found = {reader.key: reader.found for reader in world.readers}
     for write in world.history.writes.values():
         if write.acks != -1 or write.offset is None or write.partition not in found or write.transaction is not None:
             continue
-        if write.partition[0] in world.history.compacted_topics:
+        if write.partition[0] in world.history.compacted_topics | world.history.trimmed_topics:
             continue
         value = found[write.partition].get(write.offset)
         if value != write.value:
@@ -116,7 +136,8 @@ def check_replicas_are_identical(world: "SimulatedWorld") -> None:
                 theirs = other.topics_by_name.get(partition.topic.encode(), {}).get(partition.index)
                 if theirs is None or other is broker:
                     continue
-                if log_bytes(theirs) != mine:
+                start = max(partition.log.log_start_offset, theirs.log.log_start_offset)
+                if _from(start, log_bytes(theirs)) != _from(start, mine):
                     raise Violation(
                         3, "identical replicas", f"{partition.name} on nodes {broker.node_id} and {other.node_id}"
                     )
@@ -128,7 +149,8 @@ def check_indexes(world: "SimulatedWorld") -> None:
         for partition in broker.hosting:
             expected = partition.log.log_start_offset
             for header, _ in batches_of(log_bytes(partition)):
-                found = partition.log.read(header.base_offset, 1, header.last_offset + 1, at_least_one=True)
+                first = max(header.base_offset, partition.log.log_start_offset)
+                found = partition.log.read(first, 1, header.last_offset + 1, at_least_one=True)
                 at = None if found is None else read_header(found.file.read(found.position, HEADER_BYTES)).base_offset
                 is_dense = partition.config.is_compacted or header.base_offset <= expected
                 if at != header.base_offset or not is_dense:
@@ -138,9 +160,10 @@ def check_indexes(world: "SimulatedWorld") -> None:
 
 def check_images(world: "SimulatedWorld") -> None:
     """13: however a node came by its metadata, by snapshots or by replaying all, it is the same."""
-    images = {broker.node_id: list(snapshot_records(broker.image)) for broker in world.cluster.brokers()}
+    images = {broker.node_id: sorted(map(repr, snapshot_records(broker.image))) for broker in world.cluster.brokers()}
+    first, *_ = images.values()
     for node_id, records in images.items():
-        if sorted(map(repr, records)) != sorted(map(repr, next(iter(images.values())))):
+        if records != first:
             raise Violation(13, "snapshots", f"the metadata of node {node_id} is not that of the others")
 
 
@@ -175,6 +198,57 @@ def check_markers(world: "SimulatedWorld") -> None:
                     raise Violation(
                         19, "one outcome", f"{partition.name}: {key} ended both ways, at {header.base_offset}"
                     )
+
+
+def check_decisions(world: "SimulatedWorld") -> None:
+    """19: what a coordinator told partitions of the end of a transaction, its log has decided, and still says."""
+    kept: set[tuple[str, int, int, bool]] = set()
+    for broker in world.cluster.brokers():
+        for partition in broker.hosting:
+            if partition.topic != STATE_TOPIC or partition.leader is None:
+                continue
+            for _, record in records_of(log_bytes(partition)):
+                found = None if record.key is None else decode_record(record.key, record.value)
+                state = None if found is None else found.value
+                if found is not None and state is not None and state.state in PREPARING:
+                    is_commit = state.state is TransactionState.PREPARE_COMMIT
+                    kept.add((str(found.key), state.producer_id, state.producer_epoch, is_commit))
+    for decision in sorted(world.history.decisions - kept):
+        raise Violation(19, "one outcome", f"partitions were told of {decision}, which no coordinator has decided")
+
+
+def check_retention(world: "SimulatedWorld") -> None:
+    """1: only the beginning of a log is dropped, whole, and no more of it than its settings and users ask for."""
+    for broker in world.cluster.brokers():
+        for partition in broker.hosting:
+            key = (partition.topic, partition.index)
+            if partition.topic not in world.history.trimmed_topics or partition.leader is None:
+                continue
+            start = partition.log.log_start_offset
+            if start < world.history.trimmed_for_good.get(key, 0):
+                raise Violation(1, "trimmed", f"{partition.name} begins at {start} again")
+            data = log_bytes(partition)
+            found = {record.offset: record.value for _, record in records_of(data)}
+            for write in world.history.writes.values():
+                is_due = write.partition == key and write.offset is not None and write.offset >= start
+                if is_due and found.get(write.offset or 0) != write.value:
+                    raise Violation(1, "readable", f"{write.value!r}, acknowledged at {write.offset}, is gone")
+            is_retained = len(data) >= partition.config.retention_bytes
+            if start > world.history.trimmed_to.get(key, 0) and not is_retained:
+                raise Violation(1, "retained", f"{partition.name} has {len(data)} bytes left, from {start} on")
+
+
+def check_settings(world: "SimulatedWorld") -> None:
+    """15: settings and places of partitions are what was decided, and what the nodes go by."""
+    (image, *_) = (broker.image for broker in world.cluster.brokers())
+    if world.administrator is not None:
+        world.administrator.check(image)
+    for broker in world.cluster.brokers():
+        for partition in broker.hosting:
+            settings = image.configs.get((_TOPIC, partition.topic), {})
+            expected = int(settings.get("max.message.bytes", LogConfig().max_message_bytes))
+            if partition.config.max_message_bytes != expected:
+                raise Violation(15, "as decided", f"{partition.name} on {broker.node_id}: not {expected} bytes at most")
 
 
 def check_compaction(world: "SimulatedWorld") -> None:

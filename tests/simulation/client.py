@@ -138,7 +138,7 @@ class SimClient:
         offset: int,
         *,
         isolation_level: int = 0,
-        max_wait_ms: int = 300,
+        max_wait_ms: int = 2500,
         leader_epoch: int = -1,
     ) -> Any:
         """One partition's answer. Raises Unavailable."""
@@ -213,14 +213,14 @@ def records_of(data: bytes | None) -> Iterator[tuple[BatchHeader, Record]]:
                 yield header, record
 
 
-def visible_records(answer: Any) -> Iterator[Record]:
+def visible_batches(answer: Any, batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[tuple[BatchHeader, bytes]]:
     """What a reader of committed records delivers: the aborted ones that the answer names are left out."""
     aborted = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
     open_aborts: set[int] = set()
-    for header, batch in batches_of(answer.records):
+    for header, batch in batches:
         while aborted and aborted[0][0] <= header.last_offset:
             open_aborts.add(aborted.pop(0)[1])
         if header.is_control:
             open_aborts.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in open_aborts):
-            yield from iterate_records(batch, header)
+            yield header, batch

@@ -14,7 +14,7 @@ from tests.simulation.loop import ProcessLoop, Scheduler, SimExecutor, make_loop
 from tests.simulation.network import Network
 
 PORT = 9092
-_EPOCH_MS = 1_700_000_000_000
+EPOCH_MS = 1_700_000_000_000
 
 
 class SimClock:
@@ -25,7 +25,7 @@ class SimClock:
         self._host = host
 
     def now_ms(self) -> int:
-        return _EPOCH_MS + int(self._loop.time() * 1000) + self._host.wall_clock_ahead_ms
+        return EPOCH_MS + int(self._loop.time() * 1000) + self._host.wall_clock_ahead_ms
 
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -177,6 +177,8 @@ class SimCluster:
         self.random = scheduler.random
         self.settings = settings
         self.sync_seconds_max = self.random.choice((0.001, 0.01, 0.05))
+        # Some runs are busy; in others little is under way, and a record that is lost has no others behind it.
+        self.pace = self.random.choice((1.0, 1.0, 3.0))
         self.note = note
         # Called before a node's process ends, while its broker can still be looked at.
         self.on_end: Callable[[SimHost], None] = lambda host: None

@@ -14,11 +14,14 @@ from penstock.broker.coordinator_runner import CoordinatorRunner
 from penstock.broker.hosting import Hosting
 from penstock.broker.quorum_runner import QuorumRunner
 from penstock.broker.replica_fetcher import _Lane
+from penstock.cluster.metadata.alter_partition import ANY_BROKER_EPOCH
 from penstock.cluster.partition.follower import Follower
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.replication import HighWatermarkAdvanced, Leader
-from penstock.cluster.raft.effects import Sync
+from penstock.cluster.raft.effects import NO_NODE, Sync
+from penstock.cluster.raft.elections import Elections
 from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE
+from penstock.coordinator.effects import Send
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate, ProducerState
 from penstock.log.storage import StoredLog
@@ -135,57 +138,122 @@ def _ignores_last_stable_offset(original: Any) -> Any:
     return last_stable_offset
 
 
+def _votes_for_anybody(original: Any) -> Any:
+    def may_grant(quorum: Any, request: Any, now_ms: int) -> bool:
+        kept = quorum.vote_state
+        if not request.pre_vote:
+            quorum.vote_state = kept._replace(voted_id=NO_NODE)
+        try:
+            return bool(original(quorum, request, now_ms))
+        finally:
+            quorum.vote_state = kept
+
+    return may_grant
+
+
+def _knows_no_broker_epochs(original: Any) -> Any:
+    def check_follower(leader: Any, broker_id: int, broker_epoch: int, leader_epoch: int) -> Any:
+        return original(leader, broker_id, ANY_BROKER_EPOCH, leader_epoch)
+
+    return check_follower
+
+
+def _shrinks_alone(original: Any) -> Any:
+    def on_tick(leader: Any, now_ms: int) -> Any:
+        effects = original(leader, now_ms)
+        for proposal in effects:
+            leader.isr = leader._maximal_isr = tuple(broker_id for broker_id, _ in proposal.new_isr)
+        return [*effects, *leader._advance(now_ms)]
+
+    return on_tick
+
+
+def _acts_before_commit(original: Any) -> Any:
+    def write(runner: Any) -> None:
+        # What goes to partitions is sent at once; who asked is answered when it is committed.
+        sent, runner._unsent = runner._unsent, [one for one in runner._unsent if not isinstance(one, Send)]
+        original(runner)
+        runner._release([one for one in sent if isinstance(one, Send)])
+
+    return write
+
+
 DEFECTS = {
     "votes-not-synced": Defect(
-        "the vote is not on the disk when it is given", _replacing(SimDisk, "write_file", _votes_not_synced), 3
+        "the vote is not on the disk when it is given", _replacing(SimDisk, "write_file", _votes_not_synced), 1011
     ),
     "metadata-not-synced": Defect(
-        "a voter says that it has what is not on its disk", _replacing(QuorumRunner, "_sync", _metadata_not_synced), 3
+        "a voter says that it has what is not on its disk",
+        _replacing(QuorumRunner, "_sync", _metadata_not_synced),
+        1017,
     ),
     "truncates-by-high-watermark": Defect(
         "a follower cuts its log at its high watermark",
         _replacing(Follower, "follow", _truncates_by_high_watermark),
-        1000,
+        1011,
     ),
     "high-watermark-alone": Defect(
         "the high watermark is the leader's own end",
         _replacing(Leader, "_advance", _high_watermark_of_leader_alone),
-        1000,
+        1017,
     ),
-    "acks-at-once": Defect("acks=all is answered as acks=1", _replacing(Commits, "is_due", _always(False)), 1002),
+    "acks-at-once": Defect("acks=all is answered as acks=1", _replacing(Commits, "is_due", _always(False)), 1005),
     "forgets-producers": Defect(
         "a log comes up without its producers", _replacing(StoredLog, "open", _forgets_producers), 3
     ),
-    "takes-duplicates": Defect("a batch is taken twice", _replacing(ProducerState, "check", _takes_duplicates), 1000),
+    "takes-duplicates": Defect("a batch is taken twice", _replacing(ProducerState, "check", _takes_duplicates), 1017),
     "ignores-last-stable-offset": Defect(
         "readers of committed records read up to the high watermark",
         _replacing(Log, "last_stable_offset", _ignores_last_stable_offset),
-        1000,
+        1017,
     ),
     "forgets-aborts": Defect(
-        "aborted transactions are not noted", _replacing(ProducerState, "aborted_by", _always(None)), 1000
+        "aborted transactions are not noted", _replacing(ProducerState, "aborted_by", _always(None)), 1017
     ),
     "loses-markers": Defect(
-        "a marker is confirmed and not written", _replacing(Partition, "append_marker", _always(ErrorCode.none)), 1000
+        "a marker is confirmed and not written", _replacing(Partition, "append_marker", _always(ErrorCode.none)), 1017
     ),
     "commits-offsets-early": Defect(
         "coordinators answer before what they keep is replicated",
         _replacing(CoordinatorRunner, "_is_committed", _always(True)),
-        1002,
+        1003,
     ),
     "trusts-crashes": Defect(
         "every start counts as one after a clean stop",
         _replacing(Hosting, "_read_clean_shutdown", _trusts_crashes),
-        1000,
+        1011,
     ),
     "follows-unsynced": Defect(
         "followers of a synced topic confirm what is not on their disk",
         _replacing(_Lane, "_sync", _confirms_unsynced),
-        3,
+        1019,
+    ),
+    "votes-twice": Defect(
+        "a voter forgets in a term that it has voted", _replacing(Elections, "_may_grant", _votes_for_anybody), 1000
+    ),
+    "ignores-leader-epochs": Defect(
+        "who knows an older leader is served",
+        _replacing(Partition, "check_leader_epoch", _always(ErrorCode.none)),
+        1011,
+    ),
+    "ignores-broker-epochs": Defect(
+        "a follower's fetch from before its restart counts",
+        _replacing(Leader, "check_follower", _knows_no_broker_epochs),
+        1011,
+    ),
+    "shrinks-alone": Defect(
+        "who is behind is out of the in-sync replicas before the controller has agreed",
+        _replacing(Leader, "on_tick", _shrinks_alone),
+        1000,
+    ),
+    "decides-early": Defect(
+        "markers are sent before the decision is replicated",
+        _replacing(CoordinatorRunner, "write", _acts_before_commit),
+        3011,
     ),
     "wakes-between-roles": Defect(
         "who steps down lets readers look before it follows",
         _replacing(Partition, "resign", _stays_readable),
-        2,
+        1017,
     ),
 }

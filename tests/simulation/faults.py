@@ -1,8 +1,11 @@
 """What goes wrong, when and for how long, chosen by the seed."""
 
 import random
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable
+from typing import Any
 
+from penstock.log.log import Log
 from tests.simulation.cluster import SimCluster, SimHost
 from tests.simulation.network import Network
 
@@ -31,17 +34,21 @@ class Faults:
             "pause": (self._pause, 4),
             "isolate": (self._isolate, 3),
             "one-way cut": (self._cut_one_way, 3),
+            "pair cut": (self._cut_pair, 3),
             "slow link": (self._slow, 3),
             "lossy link": (self._lose, 3),
+            "strike": (self._strike, 4),
             "disk full": (self._fill_disk, 2),
             "clock jump": (self._jump_clock, 2),
         }
+        # What Log.append is, while a strike waits for one.
+        self._append: Callable[..., int] | None = None
         if is_synced:
             kinds["blackout"] = (self._black_out, 2)
         else:
             # Where replicas hold what is acknowledged in memory only, a broker that ended without a farewell counts as
             # one that may have lost it. If one has, the others must not seem to.
-            for name in ("kill", "stop", "disk full") if self._random.random() < 0.5 else ("power cut",):
+            for name in ("kill", "strike", "stop", "disk full") if self._random.random() < 0.5 else ("power cut",):
                 del kinds[name]
         # Each run has its own mixture: some kinds not at all, others all the time.
         self._kinds = {name: (act, weight * self._random.choice((0, 1, 1, 3))) for name, (act, weight) in kinds.items()}
@@ -140,6 +147,46 @@ class Faults:
         self._later(lambda: self._start(host))
         return True
 
+    def _strike(self) -> bool:
+        """Hits a leader at the worst moment: right after it has appended something, of which others know nothing or
+        only a part."""
+        if self._append is not None:
+            return False
+        names = ["", "__transaction_state", "__transaction_state", "__consumer_offsets"]
+        topic, delay_s = self._random.choice(names), self._random.choice((0.0, 0.001, 0.005, 0.02))
+        append = self._append = Log.append
+
+        def watched(log: Log, *args: Any) -> int:
+            offset = append(log, *args)
+            loop = get_running_loop()
+            if log.directory.startswith(topic) and loop is not self._scheduler.world:
+                self._disarm()
+                self._scheduler.call_later(self._random.random() * delay_s, self._hit, loop, log.directory)
+            return offset
+
+        Log.append = watched  # type: ignore[method-assign,assignment]
+        return True
+
+    def _disarm(self) -> None:
+        if self._append is not None:
+            Log.append, self._append = self._append, None  # type: ignore[method-assign]
+
+    def _hit(self, loop: AbstractEventLoop, what: str) -> None:
+        hosts = [host for host in self._cluster.hosts.values() if host.loop is loop]
+        if self._is_over or not hosts:
+            return
+        (host,) = hosts
+        self._note(f"{host.name} is struck, which has appended to {what}")
+        if self._random.random() < 0.3:
+            self._isolate_host(host)
+            return
+        if self._is_synced and self._random.random() < 0.5:
+            host.cut_power(self._random)
+        else:
+            host.kill()
+        self._paused.pop(host.node_id, None)
+        self._later(lambda: self._start(host))
+
     def _black_out(self) -> bool:
         self._note("power cut of all")
         for host in self._cluster.hosts.values():
@@ -205,11 +252,14 @@ class Faults:
         host = self._any_up()
         if host is None:
             return False
+        self._isolate_host(host)
+        return True
+
+    def _isolate_host(self, host: SimHost) -> None:
         self._note(f"isolate {host.name}")
         others = [name for name in self._names() if name != host.name]
         pairs = [pair for other in others for pair in ((host.name, other), (other, host.name))]
         self._cut(pairs)
-        return True
 
     def _cut_one_way(self) -> bool:
         source, target = self._random.sample(self._names(), 2)
@@ -217,7 +267,17 @@ class Faults:
         self._cut([(source, target)])
         return True
 
-    def _cut(self, pairs: list[tuple[str, str]]) -> None:
+    def _cut_pair(self) -> bool:
+        """Two do not hear each other, though everybody else hears both; the controller is one of them, perhaps."""
+        one = self._any_up()
+        if one is None:
+            return False
+        other = self._random.choice([name for name in self._names() if name != one.name])
+        self._note(f"cut {one.name} and {other}")
+        self._cut([(one.name, other), (other, one.name)], (3.0, 15.0))
+        return True
+
+    def _cut(self, pairs: list[tuple[str, str]], seconds: tuple[float, float] | None = None) -> None:
         for pair in pairs:
             self._network.cut(*pair)
 
@@ -226,17 +286,14 @@ class Faults:
             for pair in pairs:
                 self._network.restore(*pair)
 
-        self._later(restore, self._random.choice(((0.5, 3.0), (3.0, 12.0))))
+        self._later(restore, seconds or self._random.choice(((0.5, 3.0), (3.0, 12.0))))
 
     def _slow(self) -> bool:
         source, target = self._random.sample(self._names(), 2)
         link = self._network.link(source, target)
         link.delay_s_max = self._random.choice((0.05, 0.5, 1.5))
 
-        def mend() -> None:
-            link.delay_s_max = 0.002
-
-        self._later(mend)
+        self._later(link.mend)
         return True
 
     def _lose(self) -> bool:
@@ -244,10 +301,7 @@ class Faults:
         link = self._network.link(source, target)
         link.loss, link.reset = self._random.choice(((0.1, 0.0), (0.02, 0.02), (0.0, 0.1)))
 
-        def mend() -> None:
-            link.loss = link.reset = 0.0
-
-        self._later(mend)
+        self._later(link.mend)
         return True
 
     # The end
@@ -255,6 +309,7 @@ class Faults:
     def heal(self) -> None:
         """Everything is well from here on."""
         self._is_over = True
+        self._disarm()
         self._note("healed")
         self._network.heal()
         for host in self._cluster.hosts.values():
@@ -262,6 +317,9 @@ class Faults:
             if host.loop is not None and host.loop.is_held:
                 host.loop.release()
             self._start(host)
+
+    def close(self) -> None:
+        self._disarm()
 
     def keep_healed(self) -> None:
         """Whoever gave up when something failed is started again, as a supervisor would."""

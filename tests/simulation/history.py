@@ -60,10 +60,15 @@ class History:
         # In which leader's epoch it was written, as readers were told.
         self.epochs: dict[tuple[TopicPartition, int], int] = {}
         self.read_committed: dict[bytes, str] = {}
+        # The ends of transactions that a coordinator has told partitions: id, producer, epoch, whether it is a commit.
+        self.decisions: set[tuple[str, int, int, bool]] = set()
         self.group_commits: dict[tuple[str, TopicPartition], GroupCommits] = {}
         # Topics that are trimmed or compacted, or that were deleted in between: less can be said of them.
         self.compacted_topics: set[str] = set()
         self.trimmed_topics: set[str] = set()
+        # Up to where their beginnings were asked to be deleted, and up to where that was confirmed.
+        self.trimmed_to: dict[TopicPartition, int] = {}
+        self.trimmed_for_good: dict[TopicPartition, int] = {}
         self.acknowledged = 0
         self.reads = 0
 

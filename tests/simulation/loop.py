@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network, SimSocket
@@ -30,6 +32,29 @@ class Stalled(Exception):
 _CALLBACKS_PER_INSTANT_MAX = 200_000
 
 
+class Turn:
+    """One callback that is due, of one process. What asyncio's handles have besides, contexts, nobody here uses."""
+
+    __slots__ = ("args", "callback", "is_cancelled", "owner", "when_s")
+
+    def __init__(self, owner: "ProcessLoop", callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.owner = owner
+        self.callback = callback
+        self.args = args
+        self.is_cancelled = False
+        # By the owner's clock, if it has a time.
+        self.when_s = 0.0
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_s
+
+
 class Scheduler:
     """What happens next, in the whole world."""
 
@@ -40,53 +65,54 @@ class Scheduler:
         self.callbacks = 0
         # Exceptions that no simulated code has caught, with the process they ended in.
         self.defects: list[tuple[str, str]] = []
-        self._ready: deque[tuple[ProcessLoop | None, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, int, ProcessLoop | None, asyncio.Handle]] = []
+        self.ready: deque[Turn] = deque()
+        self._timers: list[tuple[float, int, Turn]] = []
         self._number = 0
         # Events of the world itself: deliveries, faults.
         self.world = make_loop(self, "world", clock_rate=1.0)
 
-    def soon(self, owner: "ProcessLoop", handle: asyncio.Handle) -> None:
-        self._ready.append((owner, handle))
-
-    def at(self, when_s: float, owner: "ProcessLoop", handle: asyncio.Handle) -> None:
+    def at(self, when_s: float, turn: Turn) -> None:
         self._number += 1
-        heapq.heappush(self._timers, (max(when_s, self.now_s), self._number, owner, handle))
-
-    def call_at(self, when_s: float, callback: Callable[..., object], *args: Any) -> None:
-        """For the world's own events."""
-        self.at(when_s, self.world, asyncio.Handle(callback, args, self.world))
+        heapq.heappush(self._timers, (max(when_s, self.now_s), self._number, turn))
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
-        self.call_at(self.now_s + delay_s, callback, *args)
+        """For the world's own events."""
+        self._number += 1
+        heapq.heappush(self._timers, (self.now_s + delay_s, self._number, Turn(self.world, callback, args)))
 
     def run(self, until_s: float) -> None:
         """Runs the world up to that time."""
-        ready, timers = self._ready, self._timers
-        set_running = events._set_running_loop
+        ready, timers = self.ready, self._timers
+        set_running, heappop = events._set_running_loop, heapq.heappop
         instant_ends = self.callbacks + _CALLBACKS_PER_INSTANT_MAX
+        running: ProcessLoop | None = None
         try:
             while True:
                 while ready:
-                    owner, handle = ready.popleft()
-                    if handle._cancelled or owner is None or owner.is_dead:
+                    turn = ready.popleft()
+                    owner = turn.owner
+                    if turn.is_cancelled or owner.is_dead:
                         continue
                     if owner.is_held:
-                        owner.held.append(handle)
+                        owner.held.append(turn)
                         continue
                     self.callbacks += 1
-                    set_running(owner)
-                    handle._run()
+                    if owner is not running:
+                        set_running(owner)
+                        running = owner
+                    try:
+                        turn.callback(*turn.args)
+                    except Exception as problem:
+                        owner.call_exception_handler({"exception": problem})
                 if self.callbacks > instant_ends:
                     raise Stalled(f"{_CALLBACKS_PER_INSTANT_MAX} callbacks at {self.now_s:.3f} s")
                 instant_ends = self.callbacks + _CALLBACKS_PER_INSTANT_MAX
                 if not timers or timers[0][0] > until_s:
                     self.now_s = until_s
                     return
-                self.now_s = timers[0][0]
-                while timers and timers[0][0] <= self.now_s:
-                    _, _, owner, handle = heapq.heappop(timers)
-                    ready.append((owner, handle))
+                now_s = self.now_s = timers[0][0]
+                while timers and timers[0][0] <= now_s:
+                    ready.append(heappop(timers)[2])
         finally:
             set_running(None)
 
@@ -109,8 +135,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.clock_rate = clock_rate
         self.is_dead = False
         self.is_held = False
-        self.held: list[asyncio.Handle] = []
+        self.held: list[Turn] = []
         self.sockets: dict[SimSocket, None] = {}
+        self._numbers = count(3)
+        self._sockets_by_number: WeakValueDictionary[int, SimSocket] = WeakValueDictionary()
         self._jobs = SimExecutor(self)
         # How long the job that is running at the moment may take to tell of its result.
         self.job_seconds_max: float | None = None
@@ -125,8 +153,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def release(self) -> None:
         self.is_held = False
         held, self.held = self.held, []
-        for handle in held:
-            self.scheduler.soon(self, handle)
+        self.scheduler.ready.extend(held)
 
     def kill(self) -> None:
         """Nothing of this process happens any more. What it is made of stays in memory, so that no `finally` of it runs
@@ -141,33 +168,31 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self.scheduler.soon(self, handle)
-        return handle
+    ) -> Turn:
+        turn = Turn(self, callback, args)
+        self.scheduler.ready.append(turn)
+        return turn
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Turn:
         if self.job_seconds_max is None:
-            return self.call_soon(callback, *args, context=context)
+            return self.call_soon(callback, *args)
         # A job tells what it has come to: the loop hears of it a moment later, if it still lives then.
-        return self.call_later(self.scheduler.random.random() * self.job_seconds_max, callback, *args, context=context)
+        return self.call_later(self.scheduler.random.random() * self.job_seconds_max, callback, *args)
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+    ) -> Turn:
+        return self.call_at(self.time() + delay, callback, *args)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self.scheduler.at(when / self.clock_rate, self, handle)
-        return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is left out when its time comes."""
+    ) -> Turn:
+        turn = Turn(self, callback, args)
+        turn.when_s = when
+        self.scheduler.at(when / self.clock_rate, turn)
+        return turn
 
     # Futures and tasks
 
@@ -201,20 +226,29 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., object], *args: Any
     ) -> None:
-        fd.watch_reading(self, callback, args)
+        self._watched(fd).watch_reading(self, callback, args)
 
     def remove_reader(self, fd: Any) -> bool:
-        fd.watch_reading(self, None, ())
+        self._watched(fd).watch_reading(self, None, ())
         return True
 
     def add_writer(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., object], *args: Any
     ) -> None:
-        fd.watch_writing(self, callback, args)
+        self._watched(fd).watch_writing(self, callback, args)
 
     def remove_writer(self, fd: Any) -> bool:
-        fd.watch_writing(self, None, ())
+        self._watched(fd).watch_writing(self, None, ())
         return True
+
+    def number_socket(self, made: "SimSocket") -> int:
+        """Its file descriptor."""
+        number = next(self._numbers)
+        self._sockets_by_number[number] = made
+        return number
+
+    def _watched(self, fd: Any) -> Any:
+        return self._sockets_by_number[fd] if isinstance(fd, int) else fd
 
     # What asyncio asks
 

@@ -11,21 +11,28 @@ import errno
 import zlib
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, cast
 
 from tests.simulation.loop import ProcessLoop, Scheduler
 
 Address = tuple[str, int]
 
+# When, by which connection, to which side of it.
+_DELIVERY = Struct("<dIB")
+
 
 class Link:
     """From one host to another, one way."""
 
-    def __init__(self) -> None:
+    def __init__(self, sound_delay_s_max: float) -> None:
         self.is_cut = False
         self.cut_at_s = 0.0
-        self.delay_s_min = 0.0001
-        self.delay_s_max = 0.002
+        self._sound_delay_s_max = sound_delay_s_max
+        self.mend()
+
+    def mend(self) -> None:
+        self.delay_s_max = self._sound_delay_s_max
         # Of each chunk: to be sent again after a while, and to have its connection broken.
         self.loss = 0.0
         self.reset = 0.0
@@ -40,20 +47,25 @@ class Network:
         self.dark_hosts: set[str] = set()
         self.connections: dict[Connection, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
+        # Some networks are slow at the best of times: then more is on its way when something breaks.
+        self._delay_s_max = self.random.choice((0.002, 0.01, 0.03))
         # Of everything that was delivered, when and where to.
         self.trace = 0
-        self.bytes_delivered = 0
+        self.connections_made = 0
         self.chunks_delivered = 0
 
     def link(self, source: str, target: str) -> Link:
-        return self._links.setdefault((source, target), Link())
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(self._delay_s_max)
+        return link
 
     def heal(self) -> None:
         """All links are as good as new, and what waited on them goes on its way."""
         for (source, target), link in list(self._links.items()):
             if link.is_cut:
                 self.restore(source, target)
-            self._links[source, target] = Link()
+            link.mend()
 
     def cut(self, source: str, target: str) -> None:
         link = self.link(source, target)
@@ -68,10 +80,9 @@ class Network:
         for connection in list(self.connections):
             connection.resume(source, target, self.scheduler.now_s - link.cut_at_s)
 
-    def note(self, source: str, target: str, data: bytes) -> None:
-        self.bytes_delivered += len(data)
+    def note(self, connection: int, side: int, data: bytes) -> None:
         self.chunks_delivered += 1
-        self.trace = zlib.crc32(data, zlib.crc32(f"{self.scheduler.now_s:.9f} {source} {target}".encode(), self.trace))
+        self.trace = zlib.crc32(data, zlib.crc32(_DELIVERY.pack(self.scheduler.now_s, connection, side), self.trace))
 
     def listen(self, loop: ProcessLoop, host: str, port: int) -> "SimSocket":
         if (host, port) in self.listeners:
@@ -123,10 +134,14 @@ class Connection:
         self, network: Network, loop: ProcessLoop, target: Address, connected: "asyncio.Future[SimSocket]"
     ) -> None:
         self._network = network
+        network.connections_made += 1
+        self._number = network.connections_made
         self._target = target
         self._connected = connected
         source: Address = (loop.name.partition("#")[0], 0)
         self._addresses = (source, target)
+        # What leads to each side.
+        self._links = (network.link(target[0], source[0]), network.link(source[0], target[0]))
         self.loops: list[ProcessLoop | None] = [loop, None]
         self.sockets: list[SimSocket | None] = [None, None]
         # What is on the way to each side: bytes, or None for the end; and when the last of it arrives.
@@ -137,12 +152,9 @@ class Connection:
         self.is_closed = False
         self._is_asking = True
 
-    def _link_to(self, side: int) -> Link:
-        return self._network.link(self._addresses[1 - side][0], self._addresses[side][0])
-
     def _delay_s(self, side: int) -> float:
-        link, chance = self._link_to(side), self._network.random
-        delay_s = chance.uniform(link.delay_s_min, link.delay_s_max)
+        link, chance = self._links[side], self._network.random
+        delay_s = 0.0001 + link.delay_s_max * chance.random()
         while link.loss and chance.random() < link.loss:
             delay_s += chance.uniform(0.2, 0.6)
         return delay_s
@@ -157,7 +169,7 @@ class Connection:
         if self.is_closed or not self._is_asking:
             return
         host = self._target[0]
-        if self._link_to(1).is_cut or self._link_to(0).is_cut or host in self._network.dark_hosts:
+        if self._links[1].is_cut or self._links[0].is_cut or host in self._network.dark_hosts:
             # Asked again every now and then, as the kernel does; whoever waits has a time-out.
             self._network.scheduler.call_later(1.0, self._arrive)
             return
@@ -210,7 +222,7 @@ class Connection:
         self._move(side)
 
     def _move(self, side: int) -> None:
-        if self._is_moving[side] or not self._queues[side] or self._link_to(side).is_cut:
+        if self._is_moving[side] or not self._queues[side] or self._links[side].is_cut:
             return
         self._is_moving[side] = True
         stall_s = max(0.0, self._stalled_until_s[side] - self._network.scheduler.now_s)
@@ -218,7 +230,7 @@ class Connection:
 
     def _deliver(self, side: int) -> None:
         self._is_moving[side] = False
-        if self.is_closed or self._link_to(side).is_cut or not self._queues[side]:
+        if self.is_closed or self._links[side].is_cut or not self._queues[side]:
             return
         if self._is_gone[side]:
             if self._addresses[side][0] not in self._network.dark_hosts:
@@ -227,7 +239,7 @@ class Connection:
             else:
                 self._network.scheduler.call_later(1.0, self._move, side)
             return
-        link = self._link_to(side)
+        link = self._links[side]
         if link.reset and self._network.random.random() < link.reset:
             self._break()
             return
@@ -246,7 +258,7 @@ class Connection:
                 while queue and queue[0] is not None:
                     parts.append(cast(bytes, queue.popleft()))
                 chunk = b"".join(parts)
-            self._network.note(self._addresses[1 - side][0], self._addresses[side][0], chunk)
+            self._network.note(self._number, side, chunk)
             socket.receive(chunk)
         self._move(side)
 
@@ -282,7 +294,7 @@ class Connection:
     def _reset(self, side: int) -> None:
         if self.is_closed:
             return
-        if self._link_to(side).is_cut:
+        if self._links[side].is_cut:
             self._network.scheduler.call_later(0.5, self._reset, side)
             return
         socket = self.sockets[side]
@@ -310,6 +322,7 @@ class SimSocket:
         self, loop: ProcessLoop, own: Address, peer: Address, connection: Connection | None, side: int = 1
     ) -> None:
         self.loop = loop
+        self._number = loop.number_socket(self)
         self._own = own
         self._peer = peer
         self._connection = connection
@@ -383,7 +396,7 @@ class SimSocket:
         return self._peer
 
     def fileno(self) -> int:
-        return -1
+        return self._number
 
     def accept(self) -> "tuple[SimSocket, Address]":
         if not self.accept_queue:
@@ -419,7 +432,7 @@ class SimSocket:
         return len(data)
 
     def sendmsg(self, parts: list[Any], ancillary: tuple[()] = (), flags: int = 0) -> int:
-        return self.send(b"".join(bytes(part) for part in parts))
+        return self.send(b"".join(parts))
 
     def shutdown(self, how: int) -> None:
         self.close()

@@ -4,14 +4,18 @@ It looks between two callbacks, every tenth of a second and before a process end
 incarnations: a node that was started anew is somebody else until it has registered.
 """
 
-import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from penstock.broker.broker import Broker
-from penstock.broker.quorum_runner import CommittedBatch
-from penstock.cluster.metadata.records import encode_record
+from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
+from penstock.broker.transaction_coordinator import TransactionCoordinator
+from penstock.cluster.metadata.records import MetadataRecord
 from penstock.cluster.partition.partition import Partition
+from penstock.cluster.raft.elections import Elections
 from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE, parse_quorum_state
+from penstock.cluster.raft.voters import ReplicaKey
+from penstock.coordinator.transaction.requests import WriteMarkers
 from penstock.log.log import Log
 from tests.simulation.client import records_of
 from tests.simulation.cluster import SimCluster, SimHost
@@ -27,30 +31,40 @@ class Observer:
         self._history = history
         self._is_synced = is_synced
         # By the topic's id, so that a name that is used again is another topic.
-        self._leaders: dict[tuple[str, int, int], int] = {}
-        self._high_watermarks: dict[tuple[str, int, int, str], int] = {}
+        self._leaders: dict[tuple[int, int, int], int] = {}
+        self._high_watermarks: dict[tuple[int, int, int, str], int] = {}
         # How far each partition was ever committed.
-        self._committed: dict[tuple[str, int], int] = {}
+        self._committed: dict[tuple[int, int], int] = {}
         self.committed: dict[TopicPartition, int] = {}
         self._quorum_leaders: dict[int, int] = {}
         # What each metadata offset holds, as the first node that applied it saw it.
-        self._metadata: dict[int, int] = {}
+        self._metadata: dict[int, MetadataRecord] = {}
         self._metadata_end = 0
         self._watched: set[str] = set()
         # (epoch, vote) that the node's quorum had when its process ended.
         self._votes: dict[int, tuple[int, int]] = {}
         # Leader epochs in which a node led when it lost its memory.
-        self._led_before: dict[int, set[tuple[str, int, int]]] = {}
+        self._led_before: dict[int, set[tuple[int, int, int]]] = {}
         self._isolated: dict[int, tuple[float, int]] = {}
         # What was found in the middle of production code, which must not be told.
         self._found: list[Violation] = []
         self._truncate_to = Log.truncate_to
         self._watch_truncations()
+        # Whom each voter gave its vote, by voter and term; and what it has not told anybody yet.
+        self._ballots: dict[tuple[int, int], int] = {}
+        self._untold: list[tuple[int, int, int]] = []
+        self._cast_vote, self._perform = Elections._cast_vote, QuorumRunner._perform
+        self._watch_votes()
+        self._send_markers = TransactionCoordinator._send
+        self._watch_decisions()
         cluster.on_end = self._on_end
         cluster.on_broker = self._on_broker
 
     def close(self) -> None:
         Log.truncate_to = self._truncate_to  # type: ignore[method-assign]
+        Elections._cast_vote = self._cast_vote  # type: ignore[method-assign]
+        QuorumRunner._perform = self._perform  # type: ignore[method-assign]
+        TransactionCoordinator._send = self._send_markers  # type: ignore[method-assign]
 
     def _watch_truncations(self) -> None:
         """8: nobody cuts away a record that somebody has read, and that so is committed."""
@@ -71,6 +85,41 @@ class Observer:
             return truncate_to(log, offset, now_ms)
 
         Log.truncate_to = watched  # type: ignore[method-assign,assignment]
+
+    def _watch_votes(self) -> None:
+        """11: a voter gives one vote in a term, however often it is asked and restarted."""
+        cast_vote, perform = self._cast_vote, self._perform
+
+        def watched_vote(quorum: Elections, candidate: ReplicaKey, now_ms: int) -> None:
+            self._untold.append((quorum.key.id, quorum.epoch, candidate.id))
+            cast_vote(quorum, candidate, now_ms)
+
+        def watched_perform(runner: QuorumRunner) -> None:
+            perform(runner)
+            if runner._is_performing:
+                return
+            ballots, self._untold = self._untold, []
+            # Where it could not be written, nobody has heard of it.
+            for voter, term, candidate in () if runner._has_failed else ballots:
+                first = self._ballots.setdefault((voter, term), candidate)
+                if first != candidate:
+                    self._found.append(
+                        Violation(11, "one vote", f"node{voter} voted for {first} and {candidate} in term {term}")
+                    )
+
+        Elections._cast_vote = watched_vote  # type: ignore[method-assign,assignment]
+        QuorumRunner._perform = watched_perform  # type: ignore[method-assign,assignment]
+
+    def _watch_decisions(self) -> None:
+        send, decisions = self._send_markers, self._history.decisions
+
+        def watched(coordinator: TransactionCoordinator, runner: Any, markers: WriteMarkers) -> None:
+            decisions.add(
+                (markers.transactional_id, markers.producer_id, markers.producer_epoch, bool(markers.is_commit))
+            )
+            send(coordinator, runner, markers)
+
+        TransactionCoordinator._send = watched  # type: ignore[method-assign,assignment]
 
     # Occasions
 
@@ -194,8 +243,7 @@ class Observer:
         """12, 15: what is committed at an offset is the same everywhere, for ever."""
         for position, record in enumerate(batch.records):
             offset = batch.base_offset + position
-            content = zlib.crc32(encode_record(record))
-            if self._metadata.setdefault(offset, content) != content:
+            if self._metadata.setdefault(offset, record) != record:
                 self._found.append(Violation(15, "a prefix", f"{host.name} has another record at offset {offset}"))
         self._metadata_end = max(self._metadata_end, batch.base_offset + len(batch.records))
 
@@ -225,26 +273,25 @@ class Observer:
             if not broker.controller.is_active or broker.quorum.epoch < max(self._quorum_leaders):
                 # One that is put out and does not know it yet decides nothing any more.
                 continue
-            brokers = broker.image.brokers
+            all_fenced = {one for one, registration in broker.image.brokers.items() if registration.fenced}
             for topic in broker.image.topics.values():
                 for index, state in topic.partitions.items():
-                    where = f"{topic.name}-{index}"
-                    if set(state.isr) & set(state.eligible_leader_replicas):
-                        raise Violation(6, "ISR and ELR", f"{where}: {state.isr} and {state.eligible_leader_replicas}")
-                    fenced = [one for one in state.isr if one in brokers and brokers[one].fenced]
+                    if state.eligible_leader_replicas and set(state.isr) & set(state.eligible_leader_replicas):
+                        raise Violation(6, "ISR and ELR", f"{topic.name}-{index}: {state}")
+                    fenced = all_fenced.intersection(state.isr)
                     if fenced:
-                        raise Violation(6, "fenced brokers", f"{where}: {fenced} fenced in ISR {state.isr}")
-                    self._check_in_sync(broker, topic.name, f"{topic.name}-{topic.id}", index, state.isr)
+                        raise Violation(6, "fenced brokers", f"{topic.name}-{index}: {fenced} in {state.isr}")
+                    self._check_in_sync(broker, topic.name, topic.id.int, index, state.isr)
 
-    def _check_in_sync(self, controller: Broker, topic: str, name: str, index: int, isr: tuple[int, ...]) -> None:
-        committed = self._committed.get((name, index), 0)
+    def _check_in_sync(self, controller: Broker, topic: str, topic_id: int, index: int, isr: tuple[int, ...]) -> None:
+        committed = self._committed.get((topic_id, index), 0)
         for node_id in isr:
             host = self._cluster.hosts[node_id]
             broker = host.broker
             if broker is None or not host.is_ready or broker.life.epoch != controller.image.brokers[node_id].epoch:
                 continue
             partition = broker.topics_by_name.get(topic.encode(), {}).get(index)
-            if partition is None or _id(partition) != name or partition.loaded_log is None or partition.has_failed:
+            if partition is None or _id(partition) != topic_id or partition.loaded_log is None or partition.has_failed:
                 continue
             end = partition.loaded_log.log_end_offset
             if end < committed:
@@ -276,8 +323,8 @@ class Observer:
         return ""
 
 
-def _id(partition: Partition) -> str:
-    return f"{partition.topic}-{partition.topic_id}"
+def _id(partition: Partition) -> int:
+    return partition.topic_id.int
 
 
 def _led(broker: Broker) -> Iterator[Partition]:

@@ -18,6 +18,7 @@ _FAULT_SECONDS = 25.0
 _READY_SECONDS_MAX = 30.0
 _CONVERGE_SECONDS_MAX = 30.0
 _OBSERVE_SECONDS = 0.1
+_SEEDS_PER_COLLECTION = 4
 
 
 @dataclass
@@ -42,8 +43,9 @@ def run_seed(
     started_s = time.process_time()
     unplant = plant() if plant is not None else None
     gc.disable()
-    # Modules and what they hold need not be looked through after each run.
-    gc.freeze()
+    if not gc.get_freeze_count():
+        # Modules and what they hold need not be looked through after each run.
+        gc.freeze()
     # Of clusters that were killed in the middle of something.
     warnings.simplefilter("ignore")
     try:
@@ -67,7 +69,8 @@ def run_seed(
         if unplant is not None:
             unplant()
         gc.enable()
-        gc.collect()
+        if seed % _SEEDS_PER_COLLECTION == 0:
+            gc.collect()
     result.real_s = time.process_time() - started_s
     return result
 

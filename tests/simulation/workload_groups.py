@@ -57,6 +57,11 @@ class Member:
     def _member_id(self) -> str:
         return f"{self.name}-{self._incarnation}"
 
+    @property
+    def _reader(self) -> tuple[str | None, int]:
+        """As whom it asks for committed offsets."""
+        return self._member_id, self._epoch
+
     async def _run(self) -> None:
         while not self._stop.is_set:
             with contextlib.suppress(Unavailable):
@@ -167,7 +172,8 @@ class Member:
         commits = self._commits(index)
         acknowledged = commits.acknowledged
         topics = [Struct(name=self._topic, partition_indexes=[index])]
-        group = Struct(group_id=self._group, member_id=self._member_id, member_epoch=self._epoch, topics=topics)
+        member_id, epoch = self._reader
+        group = Struct(group_id=self._group, member_id=member_id, member_epoch=epoch, topics=topics)
         body = Struct(groups=[group], require_stable=True)
         answer = await self.client.ask_coordinator(GROUP_KEY, self._group, OFFSET_FETCH, 9, body)
         (found,) = answer.groups

@@ -5,8 +5,9 @@ from collections import deque
 from typing import Any
 
 from penstock.base.errors import ErrorCode
+from penstock.protocol.batch import BatchHeader
 from penstock.protocol.messages import Struct
-from penstock.protocol.records import Record, build_batch
+from penstock.protocol.records import Record, build_batch, iterate_records
 from tests.simulation.client import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
@@ -14,10 +15,9 @@ from tests.simulation.client import (
     SimClient,
     Unavailable,
     batches_of,
-    records_of,
-    visible_records,
+    visible_batches,
 )
-from tests.simulation.cluster import SimCluster
+from tests.simulation.cluster import EPOCH_MS, SimCluster
 from tests.simulation.history import History, TopicPartition, Violation, Write
 
 _GIVE_UP_SECONDS = 20.0
@@ -83,7 +83,7 @@ class Producer:
 
     async def _run(self) -> None:
         chance = self.client.random
-        pace_s = chance.choice((0.1, 0.3, 0.8))
+        pace_s = chance.choice((0.2, 0.5, 1.2)) * self.client.cluster.pace
         while not self._stop.is_set:
             key = (self._topic, chance.randrange(self._partitions))
             if self._acks == -1 and self._producer_id < 0:
@@ -117,7 +117,7 @@ class Producer:
             write = Write(value, record_key, key, self._acks, self.client.name, number)
             self._history.sent(write)
             writes.append(write)
-        now_ms = 1_700_000_000_000 + int(self.client.now_s * 1000)
+        now_ms = EPOCH_MS + int(self.client.now_s * 1000)
         batch = build_batch(
             [Record(index, now_ms, write.key, write.value) for index, write in enumerate(writes)],
             producer_id=self._producer_id,
@@ -202,9 +202,12 @@ class Reader:
         self.client.run(self._run)
 
     async def _run(self) -> None:
+        pace_s = self.client.random.choice((0.0, 0.0, 0.4))
         while not self._stop.is_set:
             try:
                 await self._poll()
+                if pace_s:
+                    await self.client.pause(pace_s)
             except Unavailable:
                 await self.client.pause(0.2)
 
@@ -224,28 +227,27 @@ class Reader:
             self.client.leaders.pop(self.key, None)
             await self.client.pause()
             return
-        self._check(answer)
-        for header, record in records_of(answer.records):
-            value = record.value or b""
-            self._history.seen(self.client.name, self.key, record.offset, value, header.leader_epoch)
-        visible = visible_records(answer) if self.is_committed else (one for _, one in records_of(answer.records))
-        for record in visible:
-            if record.offset >= self.offset:
-                assert record.value is not None
-                self.found[record.offset] = record.value
-                if self.is_committed:
-                    self._history.seen_committed(self.client.name, record.value)
-        for header, _ in batches_of(answer.records):
+        batches = list(batches_of(answer.records))
+        self._check(answer, [header for header, _ in batches])
+        visible = {header for header, _ in visible_batches(answer, batches)} if self.is_committed else None
+        for header, batch in batches:
+            for record in () if header.is_control else iterate_records(batch, header):
+                value = record.value or b""
+                self._history.seen(self.client.name, self.key, record.offset, value, header.leader_epoch)
+                if record.offset >= self.offset and (visible is None or header in visible):
+                    self.found[record.offset] = value
+                    if self.is_committed:
+                        self._history.seen_committed(self.client.name, value)
             self.offset = max(self.offset, header.last_offset + 1)
         self.high_watermark = answer.high_watermark
         self.stable_offset = answer.last_stable_offset
 
-    def _check(self, answer: Any) -> None:
+    def _check(self, answer: Any, headers: list[BatchHeader]) -> None:
         limit = answer.last_stable_offset if self.is_committed else answer.high_watermark
         if answer.last_stable_offset > answer.high_watermark:
             raise Violation(20, "last stable offset", f"{self.key}: {answer.last_stable_offset} is past {limit}")
         expected = self.offset
-        for header, _ in batches_of(answer.records):
+        for header in headers:
             if header.last_offset >= limit:
                 raise Violation(4, "high watermark", f"{self.key}: {header.last_offset} was readable, past {limit}")
             if self._is_dense and header.base_offset > expected:

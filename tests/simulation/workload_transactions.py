@@ -2,6 +2,7 @@
 and produce, with the offsets of a group in the transaction."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from penstock.base.errors import ErrorCode
@@ -28,6 +29,7 @@ from tests.simulation.workload_produce import RETRIABLE, Stop, produce_body
 
 _TRANSACTION_TIMEOUT_MS = 6000
 _GIVE_UP_SECONDS = 15.0
+_GHOST = b"of a ghost"
 # The producer was put out, or does not know where it stands: it must get an epoch anew. What became of its transaction
 # is the coordinator's to say.
 _FENCED = frozenset(
@@ -74,6 +76,8 @@ class TransactionalProducer:
         self.group = f"group-of-{name}"
         self._id = f"tx-{name}"
         self._producer_id = self._epoch = -1
+        # What the instance before had, at its beginning.
+        self._former: tuple[int, int] | None = None
         self._sequences: dict[tuple[str, int], int] = {}
         self._added: set[tuple[str, int]] = set()
         self._numbers: dict[tuple[str, int], int] = {}
@@ -81,7 +85,7 @@ class TransactionalProducer:
         self.client.run(self._run)
 
     async def _run(self) -> None:
-        pace_s = self.client.random.choice((0.1, 0.3, 1.0))
+        pace_s = self.client.random.choice((0.2, 0.5, 1.2)) * self.client.cluster.pace
         while not self._stop.is_set:
             if self._producer_id < 0 and not await self._initialise():
                 continue
@@ -115,9 +119,34 @@ class TransactionalProducer:
         if answer.error_code:
             await self.client.pause(0.2)
             return False
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        if self._former is not None and self.client.random.random() < 0.3:
+            former = self._former
+            self.client.run(lambda: self._haunt(*former))
+        self._former = (answer.producer_id, answer.producer_epoch)
+        self._producer_id, self._epoch = self._former
         self._sequences.clear()
         return True
+
+    async def _haunt(self, producer_id: int, epoch: int) -> None:
+        """As the instance before this one, which does not know that it was replaced."""
+        key = (self._topic, self.client.random.randrange(self._partitions))
+        batch = build_batch(
+            [Record(0, 0, None, _GHOST)],
+            attributes=TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+        )
+        body = produce_body(key, bytes(batch), acks=-1, transactional_id=self._id)
+        with contextlib.suppress(Unavailable):
+            answer = await self.client.ask(await self.client.leader_of(key), PRODUCE, body, 12 if self._is_new else 11)
+            written = answer.responses[0].partition_responses[0]
+            if written.error_code:
+                return
+            # That may be the offset of a batch which the one before wrote itself: it has the same sequence number.
+            found = await self.client.fetch(key, written.base_offset, max_wait_ms=0)
+            if any(record.value == _GHOST for _, record in records_of(found.records)):
+                raise Violation(19, "fencing", f"{key} took a batch of epoch {epoch} of producer {producer_id}")
 
     async def _transact(self, transaction: Transaction) -> None:
         chance = self.client.random
@@ -138,6 +167,12 @@ class TransactionalProducer:
             if chance.random() < 0.5:
                 await asyncio.sleep(_TRANSACTION_TIMEOUT_MS / 1000 + 1)
             transaction.outcome = ABORTED
+            raise Lost
+        if chance.random() < 0.1:
+            # Ends while it asks for the commit: whether it was heard, the coordinator must know for good.
+            body = self._end_body(is_commit=True)
+            self.client.run(lambda: self._end_once(transaction, body))
+            await self.client.pause(0.05)
             raise Lost
         await self._end(transaction, is_commit=chance.random() < 0.75)
 
@@ -196,22 +231,31 @@ class TransactionalProducer:
         await self._insist(attempt)
         self._added.add(key)
 
-    async def _end(self, transaction: Transaction, *, is_commit: bool) -> None:
-        body = Struct(
+    def _end_body(self, *, is_commit: bool) -> Struct:
+        return Struct(
             transactional_id=self._id,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             committed=is_commit,
         )
+
+    def _ask_end(self, body: Struct) -> Any:
+        version = 5 if self._is_new else 4
+        return self.client.ask_coordinator(TRANSACTION_KEY, self._id, END_TXN, version, body)
+
+    async def _end_once(self, transaction: Transaction, body: Struct) -> None:
+        with contextlib.suppress(Unavailable):
+            answer = await self._ask_end(body)
+            if not answer.error_code:
+                transaction.outcome = COMMITTED
+
+    async def _end(self, transaction: Transaction, *, is_commit: bool) -> None:
+        body = self._end_body(is_commit=is_commit)
         if not is_commit:
             # Whatever is answered: nobody has ever asked for it to be committed.
             transaction.outcome = ABORTED
 
-        async def attempt() -> Any:
-            version = 5 if self._is_new else 4
-            return await self.client.ask_coordinator(TRANSACTION_KEY, self._id, END_TXN, version, body)
-
-        answer = await self._insist(attempt)
+        answer = await self._insist(lambda: self._ask_end(body))
         transaction.outcome = COMMITTED if is_commit else ABORTED
         if self._is_new and answer.producer_id >= 0:
             if (answer.producer_id, answer.producer_epoch) != (self._producer_id, self._epoch):

@@ -11,8 +11,12 @@ from tests.simulation.history import History, Violation
 from tests.simulation.loop import Scheduler
 from tests.simulation.network import Network
 from tests.simulation.observer import Observer
+from tests.simulation.workload_admin import Administrator
+from tests.simulation.workload_classic import ClassicMember
+from tests.simulation.workload_epochs import LateComer
 from tests.simulation.workload_groups import Member, Ownership
 from tests.simulation.workload_produce import Producer, Reader, Stop
+from tests.simulation.workload_topics import Recreator, Trimmer
 from tests.simulation.workload_transactions import TransactionalProducer
 
 _COMPACTION = {"cleanup.policy": "compact", "internal.segment.bytes": "3000", "min.cleanable.dirty.ratio": "0.1"}
@@ -22,7 +26,24 @@ _TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "unsafe": (1, {}),
     "compacted": (1, _COMPACTION),
     "transactions": (2, {}),
+    "retained": (1, {"retention.bytes": "3000", "internal.segment.bytes": "1500"}),
 }
+# How likely a run has each: a topic with its producers and readers, or more work on one.
+_WORKS = {
+    "plain": 0.8,
+    "unsafe": 0.4,
+    "compacted": 0.4,
+    "transactions": 0.7,
+    "retained": 0.3,
+    "recreated": 0.3,
+    "group": 0.5,
+    "classic": 0.4,
+    "late": 0.4,
+    "reassign": 0.4,
+    "configs": 0.3,
+}
+
+Worker = Producer | TransactionalProducer | Member | LateComer | Administrator | Recreator | Trimmer
 
 
 class SimulatedWorld:
@@ -37,8 +58,12 @@ class SimulatedWorld:
             "min.insync.replicas": "2",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
-            "replica.lag.time.max.ms": "5000",
+            "replica.lag.time.max.ms": str(chance.choice((1500, 5000))),
+            "broker.session.timeout.ms": str(chance.choice((3000, 9000))),
             "replica.socket.timeout.ms": "3000",
+            # What is new wakes whoever waits for it. Long waits cost nothing, but for a follower whose leader is gone.
+            "replica.fetch.wait.max.ms": str(chance.choice((500, 1500, 2500))),
+            "controller.quorum.retry.backoff.ms": str(chance.choice((20, 100, 200))),
             "log.flush.mode": "ack" if self.is_synced else "auto",
             "metadata.log.max.record.bytes.between.snapshots": str(chance.choice((1500, 6000, 1 << 20))),
             "slow.request.log.ms": "1000000000",
@@ -46,6 +71,7 @@ class SimulatedWorld:
             "group.consumer.min.session.timeout.ms": "6000",
             "group.consumer.heartbeat.interval.ms": "1000",
             "group.consumer.min.heartbeat.interval.ms": "1000",
+            "group.initial.rebalance.delay.ms": str(chance.choice((0, 500))),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
             "auto.create.topics.enable": "false",
             "log.retention.check.interval.ms": "3000",
@@ -55,11 +81,17 @@ class SimulatedWorld:
         self.cluster = SimCluster(self.scheduler, self.network, nodes=nodes, settings=settings, note=self.note)
         self.history = History()
         self.history.compacted_topics.add("compacted")
+        self.history.trimmed_topics.add("retained")
         self.faults = Faults(self.cluster, self.network, is_synced=self.is_synced, note=self.note)
         self.observer = Observer(self.cluster, self.history, is_synced=self.is_synced)
+        # Each run has its own mixture of work, as of mishaps: what is alone in one is in the way of others elsewhere.
+        self._works = [work for work, likelihood in _WORKS.items() if chance.random() < likelihood]
+        self._topics = {topic: _TOPICS[topic] for topic in _TOPICS if topic in self._works or topic == "plain"}
+        self.note(f"work: {', '.join(self._works)}")
         self.producers_stop = Stop()
         self.readers_stop = Stop()
-        self.producers: list[Producer | TransactionalProducer | Member] = []
+        self.producers: list[Worker] = []
+        self.administrator: Administrator | None = None
         self.readers: list[Reader] = []
 
     def note(self, what: str) -> None:
@@ -117,7 +149,7 @@ class SimulatedWorld:
     def _create_topics(self) -> None:
         client = SimClient(self.cluster, "admin")
         made: list[bool] = []
-        topics = [(name, partitions, configs) for name, (partitions, configs) in _TOPICS.items()]
+        topics = [(name, partitions, configs) for name, (partitions, configs) in self._topics.items()]
         body = Struct(
             topics=[
                 Struct(
@@ -150,20 +182,39 @@ class SimulatedWorld:
     def _start_clients(self) -> None:
         args = (self.cluster, self.history, self.producers_stop)
         chance = self.scheduler.random
-        for number in range(2):
+        for number in range(2 if "plain" in self._works else 1):
             self.producers.append(Producer(*args, f"safe{number}", "plain", 2, acks=-1))
-        self.producers.append(Producer(*args, "unsafe0", "unsafe", 1, acks=1))
-        self.producers.append(Producer(*args, "compact0", "compacted", 1, acks=-1))
-        for name, source in (("tx0", None), ("tx1", "plain")):
+        if "unsafe" in self._works:
+            self.producers.append(Producer(*args, "unsafe0", "unsafe", 1, acks=1))
+        if "compacted" in self._works:
+            self.producers.append(Producer(*args, "compact0", "compacted", 1, acks=-1))
+        for name, source in (("tx0", None), ("tx1", "plain")) if "transactions" in self._works else ():
             self.producers.append(
                 TransactionalProducer(
                     *args, name, topic="transactions", partitions=2, is_new=chance.random() < 0.6, source=source
                 )
             )
         owned = Ownership()
-        for number in range(2):
+        for number in range(2 if "group" in self._works else 0):
             self.producers.append(Member(*args, f"member{number}", "plain", "readers", owned))
-        for topic, (partitions, _) in _TOPICS.items():
+        owned_by_classic = Ownership()
+        for number in range(2 if "classic" in self._works else 0):
+            self.producers.append(
+                ClassicMember(*args, f"classic{number}", "plain", "classic readers", owned_by_classic)
+            )
+        if "retained" in self._works:
+            self.producers.append(Producer(*args, "retained0", "retained", 1, acks=-1))
+            if chance.random() < 0.5:
+                self.producers.append(Trimmer(*args, "trimmer", ("retained", 0)))
+        if "recreated" in self._works:
+            self.producers.append(Recreator(self.cluster, self.producers_stop, "recreator", "fleeting"))
+        keys = [(topic, index) for topic, (partitions, _) in self._topics.items() for index in range(partitions)]
+        if "reassign" in self._works or "configs" in self._works:
+            self.administrator = Administrator(self.cluster, self.producers_stop, "operator", keys, self._works)
+            self.producers.append(self.administrator)
+        if "late" in self._works:
+            self.producers.append(LateComer(self.cluster, self.producers_stop, "late", keys))
+        for topic, (partitions, _) in self._topics.items():
             for index in range(partitions):
                 for is_committed in (False, True) if topic == "transactions" else (False,):
                     name = f"reader-{topic}-{index}" + ("-committed" if is_committed else "")
@@ -191,6 +242,7 @@ class SimulatedWorld:
         return digest.hexdigest()
 
     def end(self) -> None:
+        self.faults.close()
         self.observer.close()
         for host in self.cluster.hosts.values():
             if host.loop is not None:

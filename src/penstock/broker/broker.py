@@ -18,6 +18,7 @@ from penstock.broker.broker_life import BrokerLife
 from penstock.broker.commits import Commits
 from penstock.broker.controller_channel import ControllerChannel
 from penstock.broker.controller_runner import ControllerRunner
+from penstock.broker.crowd import Crowd
 from penstock.broker.fetch.nearest import RACK_AWARE
 from penstock.broker.fetch.sessions import SessionCache
 from penstock.broker.fetch.waiting import WAKE_BYTES
@@ -153,6 +154,7 @@ class Broker:
         self.answer_frame: Callable[[bytes], Awaitable[bytes]] = _no_router
         # Otherwise it only controls: it votes, decides, and serves what Kafka's controllers do.
         self.hosts_partitions = "broker" in settings["process.roles"]
+        self.crowd = Crowd()
         self.is_ready = asyncio.Event()
         self._is_hosting = False
         # Who waits for the metadata to become what he needs it to be.
@@ -290,6 +292,7 @@ class Broker:
         if self._is_hosting:
             self._use_broker_configs()
             self.hosting.reconcile()
+            self.replication.reconfigure()
             self.throttling.reconfigure(self.hosting.by_name)
             self.groups.on_topics_changed()
         self._settle_coordinators()
@@ -332,6 +335,7 @@ class Broker:
             self._use_broker_configs()
         self.hosting.apply(record)
         if isinstance(record, ConfigRecord):
+            self.replication.reconfigure()
             self.throttling.reconfigure(self.hosting.by_name)
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.groups.on_topics_changed()

@@ -70,6 +70,8 @@ class BrokerLife:
         refused_since_s: dict[ErrorCode, float] = {}
         patience_s = {
             ErrorCode.request_timed_out: _REGISTRATION_SECONDS_MAX,
+            # The controller's disk is full: somebody may make room, or another node take over.
+            ErrorCode.kafka_storage_error: _REGISTRATION_SECONDS_MAX,
             ErrorCode.duplicate_broker_registration: 3 * self._settings["broker.session.timeout.ms"] / 1000,
         }
         while True:
@@ -160,4 +162,5 @@ _REFUSALS = {
     ErrorCode.inconsistent_cluster_id: "the data directory belongs to another cluster than the one this node asks to "
     "join: check controller.quorum.voters, or choose another directory with --data",
     ErrorCode.duplicate_broker_registration: "another node with the same id is running: give this one an id of its own",
+    ErrorCode.kafka_storage_error: "the controller cannot write: see its log, and whether its disk is full",
 }

@@ -17,7 +17,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any
 
@@ -41,6 +41,26 @@ _SENDER_BYTES_MIN = 256 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 
 Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | None"]
+
+# While answers are gathered: the connections that have some.
+_gathering: "dict[Connection, None] | None" = None
+
+
+@contextlib.contextmanager
+def answers_gathered() -> Iterator[None]:
+    """Deferred answers that are completed in here leave at the end, those of one client in one system call."""
+    global _gathering
+    if _gathering is not None:
+        yield
+        return
+    gathered: dict[Connection, None] = {}
+    _gathering = gathered
+    try:
+        yield
+    finally:
+        _gathering = None
+        for connection in gathered:
+            connection.flush()
 
 
 class Deferred:
@@ -76,6 +96,7 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_copy_bytes_max",
+        "_descriptor",
         "_dispatch",
         "_end",
         "_frame_bytes_max",
@@ -85,6 +106,7 @@ class Connection:
         "_is_writing",
         "_loop",
         "_on_close",
+        "_on_end",
         "_out",
         "_out_bytes",
         "_pending",
@@ -107,14 +129,19 @@ class Connection:
         on_close: Callable[["Connection"], None],
         sender: Sender | None = None,
         copy_bytes_max: int = COPY_BYTES_MAX,
+        on_end: Callable[["Connection"], None] | None = None,
     ) -> None:
+        """`on_end` is called when the client has ended it, and closes it, now or later."""
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
+        # The loop is told the number: of a socket that it does not know it would make a text first, at length.
+        self._descriptor = connected.fileno()
         self._loop = loop
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
         self._on_close = on_close
+        self._on_end = on_end or Connection.close
         self._sender = sender
         self._copy_bytes_max = copy_bytes_max
         self._is_sent_for = False
@@ -133,7 +160,7 @@ class Connection:
         self.peer = "{}:{}".format(*connected.getpeername()[:2])
         # Called once when the connection ends: what waits on its behalf gives up.
         self.on_closed: list[Callable[[], None]] = []
-        loop.add_reader(connected, self._read_ready)
+        loop.add_reader(self._descriptor, self._read_ready)
 
     @property
     def is_idle(self) -> bool:
@@ -146,8 +173,10 @@ class Connection:
         self.is_closed = True
         if why is not None:
             log.warning("closed %s: %s", self.peer, why)
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        if self._is_reading:
+            self._loop.remove_reader(self._descriptor)
+        if self._is_writing:
+            self._loop.remove_writer(self._descriptor)
         if self._is_sent_for:
             # The sender still has the descriptor: it must not be given to somebody else yet.
             with contextlib.suppress(OSError):
@@ -160,6 +189,11 @@ class Connection:
             give_up()
         self.on_closed.clear()
         self._on_close(self)
+
+    def stop_reading(self) -> None:
+        if self._is_reading and not self.is_closed:
+            self._is_reading = False
+            self._loop.remove_reader(self._descriptor)
 
     # Reading
 
@@ -175,7 +209,7 @@ class Connection:
         except OSError:
             count = 0
         if not count:
-            self.close()
+            self._on_end(self)
             return
         self.last_active = self._loop.time()
         self._end += count
@@ -269,7 +303,16 @@ class Connection:
         pending = self._pending
         while pending and pending[0]._parts is not None:
             self._enqueue(pending.popleft()._parts)  # type: ignore[arg-type]
-        if not self._in_dispatch and self._out:
+        if self._in_dispatch or not self._out:
+            return
+        if _gathering is None:
+            self._flush()
+        else:
+            _gathering[self] = None
+
+    def flush(self) -> None:
+        """Sends the answers that were gathered."""
+        if not self.is_closed and not self._in_dispatch:
             self._flush()
 
     def _enqueue(self, parts: Iterable[Part]) -> None:
@@ -296,7 +339,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             if not self._is_writing:
                 self._is_writing = True
-                self._loop.add_writer(self._socket, self._flush)
+                self._loop.add_writer(self._descriptor, self._flush)
             self._pause_if_loaded()
             return
         except DiskError as problem:
@@ -307,7 +350,7 @@ class Connection:
             return
         if self._is_writing:
             self._is_writing = False
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._descriptor)
         self._resume_if_light()
 
     def _send_gathered(self) -> None:
@@ -343,7 +386,7 @@ class Connection:
 
     def _send_slice(self, part: Slice) -> None:
         file: Any = part.file
-        sent = os.sendfile(self._socket.fileno(), file.fileno(), part.position, part.length)
+        sent = os.sendfile(self._descriptor, file.fileno(), part.position, part.length)
         if sent == 0:
             raise DiskError(f"{part.file.path} ends before byte {part.position + part.length}")
         self._out_bytes -= sent
@@ -355,13 +398,13 @@ class Connection:
     def _hand_to_sender(self, part: Slice) -> bool:
         file: Any = part.file
         if self._sender is None or not self._sender.try_send(
-            self._socket.fileno(), file.fileno(), part.position, part.length, self._sent
+            self._descriptor, file.fileno(), part.position, part.length, self._sent
         ):
             return False
         self._is_sent_for = True
         if self._is_writing:
             self._is_writing = False
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._descriptor)
         return True
 
     def _sent(self, sent: Sent) -> None:
@@ -379,24 +422,22 @@ class Connection:
         if sent.bytes_sent < part.length:
             self._out[0] = Slice(part.file, part.position + sent.bytes_sent, part.length - sent.bytes_sent)
             self._is_writing = True
-            self._loop.add_writer(self._socket, self._flush)
+            self._loop.add_writer(self._descriptor, self._flush)
             self._pause_if_loaded()
         else:
             self._out.popleft()
             self._flush()
 
     def _pause_if_loaded(self) -> None:
-        if self._is_reading and (self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX):
-            self._is_reading = False
-            if not self.is_closed:
-                self._loop.remove_reader(self._socket)
+        if self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX:
+            self.stop_reading()
 
     def _resume_if_light(self) -> None:
         if self._is_reading or self.is_closed:
             return
         if self._out_bytes <= _OUT_BYTES_MAX // 2 and len(self._pending) <= _PENDING_MAX // 2:
             self._is_reading = True
-            self._loop.add_reader(self._socket, self._read_ready)
+            self._loop.add_reader(self._descriptor, self._read_ready)
             # What had arrived before the pause is still in the buffer, and no further byte may come to announce it.
             if not self._in_dispatch:
                 self._loop.call_soon(self._handle_buffered)

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Bytes, DiskError
+from penstock.broker.connection import answers_gathered
 from penstock.broker.log_reader import read_batches
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.verification import Verification
 from penstock.coordinator.effects import NO_PRODUCER_ID, Answer, Append, CoordinatorRecord, Effect, Send
 from penstock.log.end_marker import EndMarker, read_end_marker
-from penstock.protocol.batch import TRANSACTIONAL
+from penstock.protocol.batch import TRANSACTIONAL, encode_batch
 from penstock.protocol.messages import Struct
-from penstock.protocol.records import Record, build_batch, iterate_records
+from penstock.protocol.records import encode_pairs, iterate_records
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -47,6 +48,8 @@ S = TypeVar("S", bound=Shard)
 
 # What a request asks of its shard, with the token of its answer and the time.
 Invoke = Callable[[S, int, int], list[Effect]]
+# Told once, and never within the call that it was given to: the answer, or why there is none.
+Done = Callable[[Struct | None, Refused | None], None]
 
 
 class ShardKind(NamedTuple, Generic[S]):
@@ -70,7 +73,7 @@ class CoordinatorRunner(Generic[S]):
         # None while it is being loaded.
         self._shard: S | None = None
         self._tokens = count()
-        self._waiting: dict[int, asyncio.Future[Struct]] = {}
+        self._waiting: dict[int, Done] = {}
         # Of this turn of the loop: replayed but not yet in the log, and what may leave when they are.
         self._unwritten: list[Append] = []
         self._unsent: list[Answer | Send] = []
@@ -79,15 +82,29 @@ class CoordinatorRunner(Generic[S]):
         self._timer_deadline_ms: int | None = None
         self._loading = self._loop.create_task(self._load())
 
-    def handle(self, invoke: Invoke[S]) -> "asyncio.Future[Struct]":
-        """The answer, once it is committed. Raises Refused, and so may the future."""
+    def call(self, invoke: Invoke[S], done: Done) -> None:
+        """Tells `done` the answer, once it is committed. Raises Refused."""
         shard = self._shard
         if shard is None:
             raise Refused(ErrorCode.coordinator_load_in_progress, "the coordinator is reading its log")
         token = next(self._tokens)
-        future: asyncio.Future[Struct] = self._loop.create_future()
-        self._waiting[token] = future
+        self._waiting[token] = done
         self._perform(invoke(shard, token, self._broker.clock.now_ms()))
+
+    def handle(self, invoke: Invoke[S]) -> "asyncio.Future[Struct]":
+        """The same for coroutines. Raises Refused, and so may the future."""
+        future: asyncio.Future[Struct] = self._loop.create_future()
+
+        def done(body: Struct | None, refusal: Refused | None) -> None:
+            if future.done():
+                return
+            if refusal is None:
+                assert body is not None
+                future.set_result(body)
+            else:
+                future.set_exception(refusal)
+
+        self.call(invoke, done)
         return future
 
     def handle_in_transaction(
@@ -128,6 +145,12 @@ class CoordinatorRunner(Generic[S]):
     def shard(self) -> S | None:
         return self._shard
 
+    @property
+    def committed_shard(self) -> S | None:
+        """The shard, if all that it knows is committed: what it says needs no waiting."""
+        is_due = self._unwritten or (self._broker.commits.is_due(self.partition) and not self._is_committed())
+        return None if is_due else self._shard
+
     def stop(self) -> None:
         self._loading.cancel()
         if self._timer is not None:
@@ -163,7 +186,10 @@ class CoordinatorRunner(Generic[S]):
     def _perform(self, effects: list[Effect]) -> None:
         shard = self._shard
         assert shard is not None
-        if effects and not self._is_write_due:
+        if not effects:
+            self._schedule()
+            return
+        if not self._is_write_due:
             self._is_write_due = True
             self._loop.call_soon(self.write)
         for effect in effects:
@@ -173,7 +199,6 @@ class CoordinatorRunner(Generic[S]):
                 self._unwritten.append(effect)
             else:
                 self._unsent.append(effect)
-        self._schedule()
 
     def write(self) -> None:
         """Ends the turn: its records go to the log, and its answers on their way."""
@@ -191,6 +216,8 @@ class CoordinatorRunner(Generic[S]):
             except DiskError as problem:
                 self._fail(problem)
                 return
+        if self._shard is not None:
+            self._schedule()
         if not unsent:
             return
         if not self._broker.commits.is_due(self.partition) or self._is_committed():
@@ -208,12 +235,14 @@ class CoordinatorRunner(Generic[S]):
         return partition_log.recovery_point >= partition_log.log_end_offset
 
     def _batch_of(self, append: Append, now_ms: int) -> bytearray:
-        records = [Record(delta, now_ms, *self._kind.encode(record)) for delta, record in enumerate(append.records)]
-        if append.producer_id == NO_PRODUCER_ID:
-            return build_batch(records)
-        return build_batch(
-            records,
-            attributes=TRANSACTIONAL,
+        is_transactional = append.producer_id != NO_PRODUCER_ID
+        return encode_batch(
+            encode_pairs(list(map(self._kind.encode, append.records))),
+            record_count=len(append.records),
+            attributes=TRANSACTIONAL if is_transactional else 0,
+            last_offset_delta=len(append.records) - 1,
+            base_timestamp=now_ms,
+            max_timestamp=now_ms,
             producer_id=append.producer_id,
             producer_epoch=append.producer_epoch,
         )
@@ -227,13 +256,12 @@ class CoordinatorRunner(Generic[S]):
             self._fail(f"it is not committed: {error.name}")
 
     def _release(self, unsent: list[Answer | Send]) -> None:
-        for effect in unsent:
-            if isinstance(effect, Send):
-                self._kind.send(self, effect.message)
-                continue
-            future = self._waiting.pop(effect.token, None)
-            if future is not None and not future.done():
-                future.set_result(effect.body)
+        with answers_gathered():
+            for effect in unsent:
+                if isinstance(effect, Send):
+                    self._kind.send(self, effect.message)
+                elif (done := self._waiting.pop(effect.token, None)) is not None:
+                    done(effect.body, None)
 
     def resign(self) -> None:
         """Another node coordinates from now on: whoever waits has to ask there."""
@@ -251,9 +279,8 @@ class CoordinatorRunner(Generic[S]):
         self._shard = None
         self._unwritten, self._unsent = [], []
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(refusal)
+        for done in waiting.values():
+            done(None, refusal)
 
     def _schedule(self) -> None:
         assert self._shard is not None

@@ -1,6 +1,7 @@
 """The coordinators of one kind on this node: a runner for each partition of their topic that it leads."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic
 
 from penstock.base.errors import ErrorCode, Refused
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
 
 
+@lru_cache(maxsize=10_000)
 def partition_of(key: str, partition_count: int) -> int:
     """Where Kafka puts a group or a transactional id: Java's hash, over UTF-16 code units, without its sign."""
     code = 0

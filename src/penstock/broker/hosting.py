@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from uuid import UUID
 
 from penstock.base.ports import Clock, Disk, DiskError, MissingFile
@@ -286,23 +287,37 @@ class Hosting:
                 )
 
     def _refuse_foreign_directory(self, partition: Partition) -> None:
-        """A directory of another topic id is what a crash left of a deleted topic of the same name, or a mistake. It is
-        put aside, as in Kafka, for somebody to look at."""
-        path = f"{partition.name}/{PARTITION_METADATA_FILE}"
+        """A directory of another topic id is what a crash left of a deleted topic of the same name, or a mistake. One
+        whose id a power cut took may be that too; nothing in it was ever synced, since the id goes with the first sync.
+        It is put aside, as in Kafka, for somebody to look at."""
+        name = partition.name
+        path = f"{name}/{PARTITION_METADATA_FILE}"
         try:
             found = parse_partition_metadata(self._disk.read_file(path), path)
         except MissingFile:
+            if self._disk.list(name):
+                aside = self._put_aside(partition, "unknown")
+                log.error("%s does not say of which topic it is, and was never synced: it is kept as %s", name, aside)
+            elif not self._disk.exists(name):
+                # A crash came after a topic of this name was deleted, and before its offsets were.
+                self._forget_offsets((partition.topic, partition.index))
             return
         if found != partition.topic_id:
-            aside = f"{partition.name}.{found.hex}{_STRAY_SUFFIX}"
+            aside = self._put_aside(partition, found.hex)
             log.error(
                 "%s is of another topic, with the id %s instead of %s: it is kept as %s. Delete it if nobody misses it",
-                partition.name,
+                name,
                 found,
                 partition.topic_id,
                 aside,
             )
-            self._disk.rename(partition.name, aside)
+
+    def _put_aside(self, partition: Partition, label: str) -> str:
+        names = (f"{partition.name}.{label}{number or ''}{_STRAY_SUFFIX}" for number in count())
+        aside = next(name for name in names if not self._disk.exists(name))
+        self._disk.rename(partition.name, aside)
+        self._forget_offsets((partition.topic, partition.index))
+        return aside
 
     def _open_and_report(self, partition: Partition) -> None:
         for note in partition.log.recovery_notes:

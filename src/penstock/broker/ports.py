@@ -38,6 +38,10 @@ def _disk_error(error: OSError, doing: str, path: str) -> DiskError:
     return DiskError(f"failed {doing} {path}: {reason}")
 
 
+def sync_problem(error_number: int, path: str) -> DiskError:
+    return _disk_error(OSError(error_number, os.strerror(error_number)), "syncing", path)
+
+
 class RealFile:
     """One file of a RealDisk. See penstock.base.ports.File."""
 
@@ -129,6 +133,11 @@ class RealFile:
 
     def sync(self) -> None:
         self._disk.sync_file(self)
+
+    def descriptor_to_sync(self) -> int | None:
+        """A descriptor whose fdatasync does all that `sync` would; None where there is more to do. Good until the next
+        call into this disk."""
+        return self._descriptor if self._descriptor >= 0 and self._disk.has_synced_names(self.path) else None
 
     def close(self) -> None:
         self._disk.close_descriptor(self)
@@ -324,6 +333,15 @@ class RealDisk:
                 return
             raise _disk_error(error, "syncing", file.path) from error
         self._sync_directories(_parent(file.path))
+
+    def has_synced_names(self, path: str) -> bool:
+        """Whether no power cut can take the names on the way to the file back."""
+        while path:
+            path = _parent(path)
+            if path in self._unsynced_directories:
+                return False
+        # In this order: who syncs a directory takes it out of the set first, and the lock before that.
+        return not self._directory_sync_lock.locked()
 
     def _sync_directories(self, directory: str) -> None:
         """Makes the names on the way from the root to a file durable."""

@@ -163,6 +163,16 @@ class Replication:
 
     # Leading
 
+    def reconfigure(self) -> None:
+        """Settings may have changed, of a topic or of all."""
+        now_ms = self._broker.clock.monotonic_ms()
+        lag_ms_max = self._broker.settings["replica.lag.time.max.ms"]
+        for partition in tuple(self._led):
+            leader = partition.leader
+            if leader is not None:
+                isr_min = partition.config.min_insync_replicas
+                self._perform(partition, leader.reconfigure(lag_ms_max=lag_ms_max, isr_min=isr_min, now_ms=now_ms))
+
     def _on_appended(self, partition: Partition) -> None:
         leader = partition.leader
         assert leader is not None

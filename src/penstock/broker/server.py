@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from penstock.broker.connection import COPY_BYTES_MAX, Connection, Dispatch
@@ -13,7 +13,8 @@ from penstock.broker.sender import Sender
 log = logging.getLogger("penstock.server")
 
 _BACKLOG = 1024
-_ACCEPTS_PER_WAKEUP = 64
+_ACCEPTS_PER_WAKEUP = 16
+_CLOSED_PER_TURN = 32
 _IDLE_SWEEP_SECONDS = 15
 _PAUSE_WHEN_EXHAUSTED_SECONDS = 0.5
 
@@ -60,6 +61,8 @@ class Server:
         self._sender = Sender()
         # In the order of their coming.
         self._connections: dict[Connection, None] = {}
+        # By their clients, and not closed yet.
+        self._ended: deque[Connection] = deque()
         self._per_ip: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -118,6 +121,7 @@ class Server:
                 lambda closed: self._forget(closed, ip),
                 self._sender,
                 self._copy_bytes_max,
+                self._end,
             )
         except OSError:
             # The peer was gone before it was greeted.
@@ -125,6 +129,19 @@ class Server:
             return
         self._connections[connection] = None
         self._per_ip[ip] += 1
+
+    def _end(self, connection: Connection) -> None:
+        connection.stop_reading()
+        self._ended.append(connection)
+        if len(self._ended) == 1:
+            self._loop.call_soon(self._close_ended)
+
+    def _close_ended(self) -> None:
+        """A process that had thousands of connections ends them all at once: a few in a turn, others wait for us."""
+        for _ in range(min(_CLOSED_PER_TURN, len(self._ended))):
+            self._ended.popleft().close()
+        if self._ended:
+            self._loop.call_soon(self._close_ended)
 
     def _forget(self, connection: Connection, ip: str) -> None:
         self._connections.pop(connection, None)

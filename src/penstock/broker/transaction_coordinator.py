@@ -85,6 +85,17 @@ class TransactionCoordinator:
         errors: dict[TopicPartition, ErrorCode] = answer.errors
         return errors
 
+    def verified_at_once(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        """What `add_partitions` would say to `verify_only`; None where that takes time."""
+        addition = Addition(transactional_id, producer_id, producer_epoch, frozenset(partitions), True, TRANSACTIONS_V2)
+        try:
+            shard = self.shards.runner_of(transactional_id).committed_shard
+        except Refused:
+            return None
+        return None if shard is None else shard.verified(addition, self._broker.clock.now_ms())
+
     async def _add_elsewhere(self, node_id: int, addition: Addition) -> dict[TopicPartition, ErrorCode]:
         """Asks the coordinator on another node."""
         topics: dict[str, list[int]] = {}

@@ -40,6 +40,9 @@ class TransactionMarkers:
         by_leader: dict[int, list[TopicPartition]] = {}
         for key in markers.partitions:
             by_leader.setdefault(self._leader_of(key), []).append(key)
+        if by_leader.keys() <= {self._broker.node_id, _NO_LEADER}:
+            self.write_here(markers, done)
+            return
         outcome: dict[TopicPartition, ErrorCode] = {}
         waiting = set(by_leader)
 

@@ -136,8 +136,24 @@ class TransactionVerification:
         self._last: dict[int, asyncio.Future[None]] = {}
 
     def is_ready(self, writes: VerifiedWrites) -> bool:
-        """Whether the batches can be appended at once. Raises DiskError."""
-        return not self._start(writes) and writes.producer_id not in self._last
+        """Whether the batches can be appended at once, but for those that `error_of` says are refused. Raises
+        DiskError."""
+        unverified = self._start(writes)
+        if writes.producer_id in self._last:
+            return False
+        if not unverified:
+            return True
+        if writes.client.adds_implicitly:
+            return False
+        # Hot: a client has told the coordinator itself, which is mostly here, and has nothing to wait for.
+        epoch = writes.batches[0].epoch
+        errors = self._broker.transactions.verified_at_once(
+            writes.transactional_id, writes.producer_id, epoch, unverified
+        )
+        if errors is None:
+            return False
+        writes.note_errors(errors)
+        return True
 
     @asynccontextmanager
     async def verified(self, writes: VerifiedWrites) -> "AsyncIterator[None]":

@@ -50,6 +50,33 @@ def read_varint(data: Bytes, position: int) -> tuple[int, int]:
             raise CorruptRecords("a varint is longer than ten bytes")
 
 
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+# Lengths and deltas are nearly always among these.
+_VARINTS = [_varint(value) for value in range(4096)]
+
+
+def encode_pairs(pairs: Sequence[tuple[bytes, bytes | None]]) -> bytearray:
+    """The records section for these keys and values, all of one time and without headers: what coordinators write."""
+    small, small_end = _VARINTS, len(_VARINTS)
+    out = bytearray()
+    for delta, (key, value) in enumerate(pairs):
+        key_bytes = len(key)
+        value_bytes = -1 if value is None else len(value)
+        if max(delta, key_bytes + value_bytes + 12) >= small_end or value is None:
+            out += encode_records((Record(delta, 0, key, value),), 0, 0)
+            continue
+        delta_varint, key_varint, value_varint = small[delta], small[key_bytes], small[value_bytes]
+        # Attributes and the timestamp's delta before them, the number of headers after them.
+        size = 3 + len(delta_varint) + len(key_varint) + key_bytes + len(value_varint) + value_bytes
+        out += b"".join((small[size], b"\0\0", delta_varint, key_varint, key, value_varint, value, b"\0"))
+    return out
+
+
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytearray:
     out = bytearray()
     for record in records:

@@ -10,7 +10,7 @@ from struct import pack
 import pytest
 
 from penstock.base.ports import Slice
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection, Deferred, answers_gathered
 from penstock.broker.ports import RealDisk
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
@@ -125,6 +125,33 @@ async def test_answers_leave_in_the_order_of_their_requests() -> None:
             await asyncio.wait_for(client.receive(1), 0.05)
         waiting[b"a"].complete([b"A"])
         assert await client.receive(3) == b"ABN"
+
+
+async def test_gathered_answers_leave_together_and_in_order() -> None:
+    waiting: list[Deferred] = []
+
+    def handle(frame: bytes) -> Deferred:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    async with connected(handle) as client, connected(handle) as other:
+        await client.send_frames(b"a", b"b")
+        async with asyncio.timeout(5):
+            while len(waiting) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await other.send_frames(b"c")
+            while len(waiting) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        with answers_gathered():
+            waiting[1].complete([b"B"])
+            with answers_gathered():
+                waiting[0].complete([b"A"])
+            assert not client.connection.is_idle
+            waiting[2].complete([b"C"])
+            other.connection.close()
+        assert client.connection.is_idle
+        assert await client.receive(2) == b"AB"
+        assert await other.is_closed()
 
 
 async def test_what_was_answered_before_a_malformed_frame_still_arrives() -> None:

@@ -46,6 +46,21 @@ async def test_all_who_come_during_a_sync_share_the_next_one() -> None:
     commit.stop()
 
 
+async def test_more_files_than_there_are_threads_are_all_synced_before_anybody_is_told() -> None:
+    commit = GroupCommit()
+    files = [slow(str(number), fails=number == 7) for number in range(20)]
+    results = await asyncio.gather(*(commit.sync([file]) for file in files), return_exceptions=True)
+    assert [file.syncs for file in files] == [1] * 20
+    assert [number for number, result in enumerate(results) if result is not None] == [7]
+    files[3].gate.clear()
+    waiting = [asyncio.create_task(commit.sync([file])) for file in (*files[:7], *files[8:])]
+    await asyncio.sleep(0.01)
+    assert not any(one.done() for one in waiting)
+    files[3].gate.set()
+    await asyncio.gather(*waiting)
+    commit.stop()
+
+
 async def test_only_those_whose_file_failed_are_told() -> None:
     commit = GroupCommit()
     good, bad = slow("good"), slow("bad", fails=True)

@@ -81,8 +81,9 @@ class World:
     def put(self, partition: Partition, key: bytes, value: bytes = b"", size: int = 0) -> None:
         partition.append_own(keyed((key, value + bytes(size)), now_ms=self.clock.ms), self.clock.ms)
 
-    async def restart(self) -> None:
+    async def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.broker.stop()
+        meanwhile()
         self.broker = self.make()
         self.broker.join_quorum("localhost", 1)
         await self.broker.start("localhost", 1)
@@ -332,6 +333,39 @@ async def test_a_name_used_again_does_not_inherit_where_the_old_topic_began(worl
     await world.broker.advance_log_start(partition, 4)
     assert b"t 0 4" in world.disk.read_file(LOG_START_OFFSETS_FILE)
     await world.delete("t")
+    await until(lambda: b"t 0 4" not in world.disk.read_file(LOG_START_OFFSETS_FILE))
+
+
+@pytest.mark.parametrize(
+    "is_left",
+    [
+        pytest.param(lambda name: True, id="all"),
+        pytest.param(lambda name: name != "partition.metadata", id="all but the topic's id"),
+        pytest.param(lambda name: False, id="nothing"),
+    ],
+)
+async def test_a_name_used_again_does_not_inherit_what_a_crash_left_of_the_old_topic(
+    world: World, is_left: Callable[[str], bool]
+) -> None:
+    partition = await world.topic("t")
+    for _ in range(5):
+        world.put(partition, b"k")
+    await world.broker.advance_log_start(partition, 4)
+    assert isinstance(world.disk, SimDisk)
+    files = {path: data for path, data in world.disk.dump().items() if path.startswith("t-0/")}
+    left = {path: data for path, data in files.items() if is_left(path.rpartition("/")[2])}
+    left[LOG_START_OFFSETS_FILE] = world.disk.read_file(LOG_START_OFFSETS_FILE)
+    await world.delete("t")
+
+    def put_back() -> None:
+        for path, data in left.items():
+            world.disk.make_directory(path.rpartition("/")[0])
+            world.disk.write_file(path, data)
+
+    await world.restart(put_back)
+    fresh = await world.topic("t")
+    world.put(fresh, b"k")
+    assert (fresh.log.log_start_offset, fresh.log.log_end_offset) == (0, 1)
     await until(lambda: b"t 0 4" not in world.disk.read_file(LOG_START_OFFSETS_FILE))
 
 

@@ -1,5 +1,6 @@
 """The shell around the roles of partitions: what those who wait can see in the midst of a change."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -87,6 +88,23 @@ async def test_a_late_request_of_a_followers_other_connection_does_not_keep_it_o
     nothing_named = FetchRequest(3, 0, 0, 1 << 20, False, 9, 4, [], [], "", replica_epoch=3)
     FollowerFetch(broker, cast(Any, None), nothing_named, context, lambda _: [], uses_topic_ids=True).answer()
     assert [sorted(broker_id for broker_id, _ in one.new_isr) for one in proposed] == [[1, 2, 3]]
+    replication.stop()
+
+
+async def test_a_leader_heeds_min_insync_replicas_from_when_it_is_changed() -> None:
+    """Who leaves an ISR that is smaller stays eligible to lead, so what it does not have must not be committed."""
+    replication = Replication(node())
+    partition = make_partition(SimDisk(), replicas=(1, 2, 3))
+    replication.assume_role(partition, image(partition, 1, 5), 0)
+    partition.reconfigure(replace(partition.config, min_insync_replicas=3))
+    replication.reconfigure()
+    partition.append_own(batch_of([b"of two"]), NOW_MS)
+    replication.on_follower_fetch(partition, 2, 2, 1, 0)
+    replication.assume_role(partition, image(partition, 1, 5, isr=(1, 2), partition_epoch=6), 0)
+    assert partition.high_watermark == 0
+    partition.reconfigure(replace(partition.config, min_insync_replicas=2))
+    replication.reconfigure()
+    assert partition.high_watermark == 1
     replication.stop()
 
 

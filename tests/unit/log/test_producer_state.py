@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import ErrorCode
-from penstock.log.end_marker import EndMarker, read_end_marker
+from penstock.log.end_marker import EndMarker, encode_end_marker, read_end_marker
 from penstock.log.producer_snapshot import CorruptSnapshot, decode_snapshot, encode_snapshot, state_from_snapshot
 from penstock.log.producer_state import Duplicate, Producer, ProducerState
-from penstock.protocol.batch import BatchHeader, read_header
+from penstock.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
+from penstock.protocol.records import Headers, Record, build_batch
 from tests.unit.log.made import NOW_MS, make_batch, make_marker
 
 SEQUENCE_MAX = 2**31 - 1
@@ -123,6 +124,37 @@ def test_a_marker_with_a_newer_epoch_restarts_the_sequence() -> None:
 def test_end_markers_are_read_from_control_batches(abort: bool) -> None:
     batch = make_marker(1, 0, abort=abort, coordinator=9)
     assert read_end_marker(batch, read_header(batch)) == EndMarker(abort, 9)
+
+
+@pytest.mark.parametrize("abort", [True, False])
+def test_our_own_end_markers_are_the_bytes_of_a_record_of_key_and_value(abort: bool) -> None:
+    written = encode_end_marker(EndMarker(abort, -1), 2**40, 7, NOW_MS)
+    key, value = bytes([0, 0, 0, not abort]), b"\0\0\xff\xff\xff\xff"
+    attributes = TRANSACTIONAL | CONTROL
+    assert written == build_batch(
+        [Record(0, NOW_MS, key, value)], attributes=attributes, producer_id=2**40, producer_epoch=7
+    )
+    assert read_end_marker(written, read_header(written)) == EndMarker(abort, -1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "expected"),
+    [
+        (b"\0\0\0\1", b"\0\0\0\0\0\5", (("h", b""),), EndMarker(False, 5)),
+        (b"\0\1\0\0", b"\0\1\0\0\0\5", (), EndMarker(True, 5)),
+        # A later version may be longer.
+        (b"\0\1\0\0", b"\0\1\0\0\0\5more", (), EndMarker(True, 5)),
+        (b"\0\0\0\2", b"\0\0\0\0\0\5", (), None),
+        # As long as a marker, and something else.
+        (b"\0\0\0\1\0", b"\0\0\0\0\5", (), None),
+        (b"\0\0\0", b"\0\0\0\0\0\0\5", (), None),
+    ],
+)
+def test_control_records_of_other_shapes_are_read_for_what_they_are(
+    key: bytes, value: bytes, headers: Headers, expected: EndMarker | None
+) -> None:
+    batch = build_batch([Record(0, NOW_MS, key, value, headers)], attributes=TRANSACTIONAL | CONTROL, producer_id=1)
+    assert read_end_marker(batch, read_header(batch)) == expected
 
 
 def test_silent_producers_expire_unless_their_transaction_is_open() -> None:

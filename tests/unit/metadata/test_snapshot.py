@@ -2,9 +2,11 @@ from typing import Any
 
 from hypothesis import given, settings
 
+from penstock.base.errors import ErrorCode
 from penstock.cluster.metadata.image import MetadataImage
 from penstock.cluster.metadata.records import decode_record, encode_record
-from penstock.cluster.metadata.snapshot import snapshot_records
+from penstock.cluster.metadata.snapshot import restore, snapshot_records
+from penstock.cluster.partition.replication import Leader
 from tests.unit.metadata.cluster_of_three import Brokers
 from tests.unit.metadata.test_partition_change import STEPS, _act
 
@@ -53,3 +55,17 @@ def test_a_snapshot_replayed_gives_the_same_image(steps: list[tuple[str, int, in
 
 def test_an_empty_image_has_an_empty_snapshot() -> None:
     assert list(snapshot_records(MetadataImage())) == []
+
+
+def test_a_partitions_leader_knows_the_brokers_of_a_snapshot_that_was_loaded_while_it_leads() -> None:
+    cluster = Brokers()
+    cluster.topic()
+    image = MetadataImage()
+    restore(image, snapshot_records(cluster.image), cluster.image.end_offset)
+    leader = Leader(1, image.brokers, lag_ms_max=1000, isr_min=2)
+    leader.lead(cluster.partition(), log_end_offset=0, high_watermark=0, now_ms=0)
+    before = cluster.epoch(2)
+    cluster.restart(2, clean=False)
+    restore(image, snapshot_records(cluster.image), cluster.image.end_offset)
+    assert leader.check_follower(2, before, 0) is ErrorCode.not_leader_or_follower
+    assert leader.check_follower(2, cluster.epoch(2), 0) is ErrorCode.none

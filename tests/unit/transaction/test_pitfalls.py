@@ -5,6 +5,7 @@ import pytest
 from penstock.base.errors import ErrorCode
 from penstock.coordinator.effects import Answer, Append, Send
 from penstock.coordinator.transaction.records import decode_record
+from penstock.coordinator.transaction.requests import Addition
 from penstock.coordinator.transaction.states import TransactionState
 from tests.unit.transaction.coordinator import P0, P1, Coordinator
 
@@ -175,6 +176,23 @@ def test_only_partitions_of_the_open_transaction_are_confirmed_to_a_verifying_pa
     assert coordinator.add("t", (101, 0), P0, verify_only=True) == ErrorCode.invalid_producer_id_mapping
     assert coordinator.add("u", producer, P0, verify_only=True) == ErrorCode.invalid_producer_id_mapping
     assert coordinator.add("", producer, P0, verify_only=True) == ErrorCode.invalid_request
+
+
+def test_a_look_at_a_transaction_says_what_a_verification_would_answer_and_nothing_while_it_ends() -> None:
+    coordinator, producer = opened()
+
+    def looked(transactional_id: str, producer: tuple[int, int]) -> object:
+        addition = Addition(transactional_id, *producer, frozenset({P0, P1}), True, 0)
+        return coordinator.shard.verified(addition, coordinator.now_ms)
+
+    assert looked("t", producer) == {P0: ErrorCode.none, P1: ErrorCode.transaction_abortable}
+    assert looked("t", (100, 7)) == dict.fromkeys((P0, P1), ErrorCode.producer_fenced)
+    assert looked("u", producer) == dict.fromkeys((P0, P1), ErrorCode.invalid_producer_id_mapping)
+    assert looked("", producer) is None
+    coordinator.end("t", producer, version=4)
+    assert looked("t", producer) is None
+    coordinator.write_markers()
+    assert looked("t", producer) == dict.fromkeys((P0, P1), ErrorCode.transaction_abortable)
 
 
 def test_a_verification_during_an_end_hears_of_the_state_after_it() -> None:

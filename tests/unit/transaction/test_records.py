@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.effects import CoordinatorRecord
-from penstock.coordinator.transaction.records import Transaction, completed, decode_record, encode_record
+from penstock.coordinator.record_schema import encode_part
+from penstock.coordinator.transaction.records import (
+    PartitionsSchema,
+    Transaction,
+    TransactionLogKey,
+    TransactionLogValue,
+    completed,
+    decode_record,
+    encode_record,
+)
 from penstock.coordinator.transaction.states import NAMES, TransactionState
 from penstock.protocol.messages import Malformed
 from penstock.protocol.records import Record, build_batch
@@ -49,6 +58,31 @@ ONGOING = Transaction(
 def test_what_is_written_is_read(transactional_id: str, transaction: Transaction) -> None:
     record = CoordinatorRecord(transactional_id, transaction)
     assert decode_record(*encode_record(record)) == record
+
+
+@given(st.text(max_size=50), transactions | transactions.map(lambda one: one._replace(state=TransactionState.EMPTY)))
+def test_what_is_written_by_hand_is_what_the_schemas_say(transactional_id: str, transaction: Transaction) -> None:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(index)
+    by_topic = tuple(PartitionsSchema(topic=topic, partition_ids=tuple(ids)) for topic, ids in topics.items())
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.producer_epoch,
+        next_producer_epoch=transaction.next_producer_epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=int(transaction.state),
+        transaction_partitions=None if transaction.state is TransactionState.EMPTY else by_topic,
+        transaction_last_update_timestamp_ms=transaction.update_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+        client_transaction_version=transaction.transaction_version,
+    )
+    assert encode_record(CoordinatorRecord(transactional_id, transaction)) == (
+        bytes(2) + encode_part(TransactionLogKey(transactional_id=transactional_id), 0),
+        bytes([0, 1]) + encode_part(value, 1),
+    )
 
 
 def test_a_tombstone_is_a_key_without_a_value() -> None:

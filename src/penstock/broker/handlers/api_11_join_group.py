@@ -8,22 +8,18 @@ a group that has moved to the new protocol, classic members take part in it (KIP
 from typing import Any
 
 from penstock.base.errors import Refused
-from penstock.broker.api import Api, Broker, RequestContext
-from penstock.broker.handlers.group_calls import ask
+from penstock.broker.handlers.member_calls import member_api
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
-    try:
-        return await ask(broker, context, request.group_id, GroupShard.join_group, request)
-    except Refused as refused:
-        return Struct(
-            error_code=refused.code,
-            generation_id=-1,
-            protocol_name=None if context.version >= 7 else "",
-            member_id=request.member_id,
-        )
+def _refuse(version: int, request: Any, refused: Refused) -> Struct:
+    return Struct(
+        error_code=refused.code,
+        generation_id=-1,
+        protocol_name=None if version >= 7 else "",
+        member_id=request.member_id,
+    )
 
 
-API = Api(11, "JoinGroup", 0, 9, handle)
+API = member_api(11, "JoinGroup", 0, 9, GroupShard.join_group, _refuse)

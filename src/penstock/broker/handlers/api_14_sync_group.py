@@ -7,8 +7,7 @@ disk.
 from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
-from penstock.broker.api import Api, Broker, RequestContext
-from penstock.broker.handlers.group_calls import ask
+from penstock.broker.handlers.member_calls import member_api
 from penstock.coordinator.group.shard import GroupShard
 from penstock.protocol.messages import Struct
 
@@ -16,13 +15,14 @@ from penstock.protocol.messages import Struct
 _PROTOCOL_FROM = 5
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Struct:
-    if context.version >= _PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
+def _check(version: int, request: Any) -> Struct | None:
+    if version >= _PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         return Struct(error_code=ErrorCode.inconsistent_group_protocol)
-    try:
-        return await ask(broker, context, request.group_id, GroupShard.sync_group, request)
-    except Refused as refused:
-        return Struct(error_code=refused.code)
+    return None
 
 
-API = Api(14, "SyncGroup", 0, 5, handle)
+def _refuse(version: int, request: Any, refused: Refused) -> Struct:
+    return Struct(error_code=refused.code)
+
+
+API = member_api(14, "SyncGroup", 0, 5, GroupShard.sync_group, _refuse, _check)

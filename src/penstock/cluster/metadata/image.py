@@ -106,6 +106,8 @@ class BrokerImage:
 
 class MetadataImage:
     def __init__(self) -> None:
+        # The same mapping for good: the leaders of partitions look at it.
+        self.brokers: dict[int, BrokerImage] = {}
         self.clear()
 
     def clear(self) -> None:
@@ -113,7 +115,7 @@ class MetadataImage:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[uuid.UUID, TopicImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.brokers: dict[int, BrokerImage] = {}
+        self.brokers.clear()
         self.controllers: dict[int, RegisterControllerRecord] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0

@@ -244,9 +244,12 @@ class ClassicGroup:
     def _compute_subscribed_topics(self) -> set[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
+        if self.protocol is None:
+            return None if self.members else set()
         everything: set[str] = set()
-        for member in self.members.values():
-            topics = subscribed_topics(member.protocols[self.protocol]) if self.protocol is not None else None
+        # Most members of a large group say the same.
+        for subscription in {member.protocols[self.protocol] for member in self.members.values()}:
+            topics = subscribed_topics(subscription)
             if topics is None:
                 return None
             everything |= topics

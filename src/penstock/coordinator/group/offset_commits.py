@@ -4,7 +4,7 @@ Topics and partitions that are not there are refused one by one. For the others 
 of this member and generation (by KIP-1251 perhaps of some partitions only), and each becomes a record.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.base.errors import ErrorCode
@@ -17,6 +17,13 @@ from penstock.protocol.messages import Struct
 
 # From here on a commit to a group that is not there is told so, rather than that its generation is wrong.
 _COMMIT_TELLS_NOT_FOUND = 9
+
+
+class PartitionOutcome(NamedTuple):
+    """What becomes of one offset, in the answer."""
+
+    partition_index: int
+    error_code: ErrorCode
 
 
 class OffsetCommits:
@@ -67,6 +74,9 @@ class OffsetCommits:
     def _commit(
         self, token: int, request: Any, verdict: ErrorCode | PartitionCheck, now_ms: int, expire_ms: int
     ) -> list[Effect]:
+        # Hot: the inner loop runs for every offset that anybody commits.
+        metadata_max: int = self._state.settings["offset.metadata.max.bytes"]
+        group_id = request.group_id
         records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:
@@ -78,22 +88,27 @@ class OffsetCommits:
                 code = error
                 if not code and not 0 <= index < partition_count:
                     code = ErrorCode.unknown_topic_or_partition
-                code = code or self._check_partition(verdict, name, partition)
+                if not code and verdict:
+                    code = verdict if isinstance(verdict, ErrorCode) else verdict(name, index)
+                metadata = partition.committed_metadata or ""
+                if not code and len(metadata) > metadata_max:
+                    code = ErrorCode.offset_metadata_too_large
                 if not code:
-                    records.append(_record(request.group_id, name, topic_id, partition, now_ms, expire_ms))
-                answers.append(Struct(partition_index=index, error_code=code))
+                    value = OffsetCommitValue(
+                        offset=partition.committed_offset,
+                        leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+                        metadata=metadata,
+                        commit_timestamp=now_ms,
+                        expire_timestamp=expire_ms,
+                        # The one version of the record that keeps an expiration has no room for the id.
+                        topic_id=topic_id if expire_ms == -1 else None,
+                    )
+                    key = OffsetCommitKey(group=group_id, topic=name, partition=index)
+                    records.append(CoordinatorRecord(key, value))
+                answers.append(PartitionOutcome(index, code))
             topics.append(Struct(name=name, topic_id=topic_id, partitions=answers))
         answer = Answer(token, Struct(topics=topics))
         return [Append(records), answer] if records else [answer]
-
-    def _check_partition(self, verdict: ErrorCode | PartitionCheck, topic: str, partition: Any) -> ErrorCode:
-        code = verdict if isinstance(verdict, ErrorCode) else verdict(topic, partition.partition_index)
-        if code:
-            return code
-        metadata = partition.committed_metadata
-        if metadata is not None and len(metadata) > self._state.settings["offset.metadata.max.bytes"]:
-            return ErrorCode.offset_metadata_too_large
-        return ErrorCode.none
 
     def _resolve(self, topic: Any) -> tuple[str, UUID | None, ErrorCode]:
         """(name, id, error) of a topic that the request names one way or the other."""
@@ -102,20 +117,3 @@ class OffsetCommits:
             return name or "", topic.topic_id, ErrorCode.none if name is not None else ErrorCode.unknown_topic_id
         topic_id = self._state.topics.topic_id(topic.name)
         return topic.name, topic_id, ErrorCode.none if topic_id else ErrorCode.unknown_topic_or_partition
-
-
-def _record(
-    group_id: str, topic: str, topic_id: UUID | None, partition: Any, now_ms: int, expire_ms: int
-) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition.partition_index),
-        OffsetCommitValue(
-            offset=partition.committed_offset,
-            leader_epoch=getattr(partition, "committed_leader_epoch", -1),
-            metadata=partition.committed_metadata or "",
-            commit_timestamp=now_ms,
-            expire_timestamp=expire_ms,
-            # The one version of the record that keeps an expiration has no room for the id.
-            topic_id=topic_id if expire_ms == -1 else None,
-        ),
-    )

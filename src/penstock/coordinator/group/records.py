@@ -4,6 +4,7 @@ A key opens with a 16-bit number that says which record it is; a value opens wit
 value takes the key's state away. Values are written in the version that Kafka 4.3 writes and read in all it reads.
 """
 
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -217,10 +218,13 @@ _CLASSES: dict[int, tuple[type[RecordPart], type[RecordPart]]] = {
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     )
 }
+RECORD_PARTS = tuple(part for pair in _CLASSES.values() for part in pair)
 # Key 0 is how Kafka before 0.9 wrote committed offsets; the bytes after it are those of key 1.
 _LEGACY_OFFSET_COMMIT = 0
 _INT16, _INT32, _INT64, _INT16_PAIR = Struct(">h"), Struct(">i"), Struct(">q"), Struct(">hh")
 _COMMIT_HEAD = Struct(">hqi")
+# The same, no metadata, and the time.
+_PLAIN_COMMIT = Struct(">hqiBq")
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
@@ -238,20 +242,29 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 def _encode_commit(key: OffsetCommitKey, value: OffsetCommitValue) -> tuple[bytes, bytes]:
     """The same bytes as from the schemas. Hot: groups commit all the time, and little else is ever written."""
-    group, topic, metadata = key.group.encode(), key.topic.encode(), value.metadata.encode()
-    key_bytes = b"".join(
-        (_INT16_PAIR.pack(1, len(group)), group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition))
-    )
+    key_bytes = _commit_key_head(key.group, key.topic) + _INT32.pack(key.partition)
     topic_id = value.topic_id
+    tags = b"\0" if topic_id is None else b"\x01\0\x10" + topic_id.bytes
+    if not value.metadata:
+        head = _PLAIN_COMMIT.pack(4, value.offset, value.leader_epoch, 1, value.commit_timestamp)
+        return key_bytes, head + tags
+    metadata = value.metadata.encode()
     return key_bytes, b"".join(
         (
             _COMMIT_HEAD.pack(4, value.offset, value.leader_epoch),
             uvarint(len(metadata) + 1),
             metadata,
             _INT64.pack(value.commit_timestamp),
-            b"\0" if topic_id is None else b"\x01\0\x10" + topic_id.bytes,
+            tags,
         )
     )
+
+
+@lru_cache(maxsize=1024)
+def _commit_key_head(group_id: str, topic_name: str) -> bytes:
+    """All of the key but the partition."""
+    group, topic = group_id.encode(), topic_name.encode()
+    return b"".join((_INT16_PAIR.pack(1, len(group)), group, _INT16.pack(len(topic)), topic))
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> CoordinatorRecord | None:

@@ -143,7 +143,8 @@ class GroupShard:
         """Brings the state in line with a record of the log: while loading, and right after each append. `producer_id`
         is that of the record's batch where it is transactional."""
         key = record.key
-        if isinstance(key, OffsetCommitKey):
+        if type(key) is OffsetCommitKey:
+            # Hot: groups commit all the time.
             self._store.replay(key, record.value, producer_id)
             if record.value is not None:
                 self._offsets.note_topic(key.topic)

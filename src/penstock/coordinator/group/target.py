@@ -15,7 +15,7 @@ from penstock.coordinator.group.consumer_change import Change
 from penstock.coordinator.group.consumer_state import ConsumerGroup
 
 SLICES_PER_CALL = 2
-RECORDS_PER_CALL = 200
+RECORDS_PER_CALL = 100
 
 
 class TargetWork:

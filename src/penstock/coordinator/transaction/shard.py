@@ -93,6 +93,17 @@ class TransactionShard:
         decide = membership.deciding(addition)
         return self._handle(addition.transactional_id, Waiting(token, decide, refusal, now_ms + WAIT_MS_MAX), now_ms)
 
+    def verified(self, addition: Addition, now_ms: int) -> dict[TopicPartition, ErrorCode] | None:
+        """What `add_partitions` would answer to an addition that is only to be verified; None where that takes more
+        than a look."""
+        current = self._transactions.get(addition.transactional_id)
+        if not addition.transactional_id or (current is not None and current.state in PREPARING):
+            return None
+        answer, _ = membership.deciding(addition)(current, now_ms)
+        assert answer is not None
+        errors: dict[TopicPartition, ErrorCode] = answer.errors
+        return errors
+
     def end_txn(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
         if not request.transactional_id:
             return [Answer(token, ending.refused(ErrorCode.invalid_request))]
