@@ -30,6 +30,10 @@ class RecordingFile(RealFile):
         super().truncate(size)
         self._disk.note(op="truncate", path=self.path, size=size)  # type: ignore[attr-defined]
 
+    def descriptor_to_sync(self) -> int | None:
+        """None: a sync that the kernel is asked for would not be noted."""
+        return None
+
 
 class RecordingDisk(RealDisk):
     def __init__(self, root: str) -> None:

@@ -223,6 +223,21 @@ def test_who_was_away_for_longer_than_retention_begins_anew_where_the_leader_doe
     assert ask(follower, BACKOFF_MS).fetch_offset == 70
 
 
+def test_a_log_that_begins_in_the_middle_of_a_batch_is_copied_with_the_whole_of_it() -> None:
+    leader = make_log()
+    batch = build_batch([Record(delta, 0, None, b"v") for delta in range(5)])
+    leader.append(batch, read_header(batch), 1, 0)
+    leader.advance_log_start(3)
+    own = make_log()
+    follower = following(own)
+    follower.on_answer(ask(follower), FetchedPartition(ErrorCode.offset_out_of_range), 0, wall_ms=0)
+    follower.on_leader_offsets(9, start_offset=3, end_offset=5, now_ms=0, wall_ms=0)
+    answer = FetchedPartition(high_watermark=5, log_start_offset=3, records=contents(leader, 3))
+    follower.on_answer(ask(follower, BACKOFF_MS), answer, BACKOFF_MS, wall_ms=0)
+    assert (own.log_start_offset, own.log_end_offset, follower.high_watermark) == (3, 5, 5)
+    assert contents(own, 3) == contents(leader, 3)
+
+
 def test_who_has_more_than_the_leader_in_an_epoch_it_does_not_know_is_cut_to_its_end() -> None:
     own = make_log(3, 3, 3)
     follower = following(own, high_watermark=3)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Bytes
+from penstock.protocol.batch import HEADER_BYTES, read_header
 
 NO_LEADER = -1
 _NO_EPOCH = -1
@@ -136,7 +137,9 @@ class Follower:
         self._be_hopeful()
         if answer.diverging_epoch is not None:
             return self._truncate(*answer.diverging_epoch, wall_ms)
+        doomed: list[str] = []
         if answer.records:
+            doomed = self._make_room_for(answer.records, wall_ms)
             try:
                 log.append_as_follower(memoryview(answer.records), wall_ms)
             except Refused:
@@ -144,7 +147,17 @@ class Follower:
                 self.back_off(now_ms)
         self.is_caught_up = answer.high_watermark <= log.log_end_offset
         self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log.log_end_offset))
-        return self._advance_log_start(answer.log_start_offset)
+        return doomed + self._advance_log_start(answer.log_start_offset)
+
+    def _make_room_for(self, records: Bytes, wall_ms: int) -> list[str]:
+        """The leader's log may begin in the middle of a batch, of which it keeps the whole. Ours does the same."""
+        log = self._log
+        if log.log_start_offset < log.log_end_offset or len(records) < HEADER_BYTES:
+            return []
+        first = read_header(memoryview(records))
+        if first.base_offset < log.log_end_offset <= first.last_offset:
+            return log.truncate_fully_and_start_at(first.base_offset, wall_ms)
+        return []
 
     def _on_error(self, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.offset_out_of_range:
