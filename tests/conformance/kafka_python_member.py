@@ -35,7 +35,9 @@ def main() -> None:
     share: list[int] = []
     with open(journal_path, "a", buffering=1) as journal:
         while not is_over:
-            for records in consumer.poll(timeout_ms=100).values():
+            # It is given time: in kafka-python 3.0.12 a poll that ends while it joins loses the assignment, and no
+            # heartbeat is sent any more.
+            for records in consumer.poll(timeout_ms=2000).values():
                 journal.writelines(f"R {record.value.decode()}\n" for record in records)
             assigned = sorted(part.partition for part in consumer.assignment())
             if assigned != share:

@@ -98,7 +98,6 @@ class KafkaPythonMember:
         self._process.wait(SECONDS_MAX)
 
 
-# Two members that start at the same time now and then do not come to share within a minute: yet to be found out.
 def test_members_of_kafka_python_share_commit_and_go_on(node: Node, topic_name: str, tmp_path: Path) -> None:
     create(node, topic_name, 4)
     fill(node, topic_name, 40, 4)
