@@ -99,10 +99,9 @@ def test_we_follow_vote_and_lead_in_one_quorum_with_kafka(kafka: KafkaNode, ours
     with Wire(kafka.port) as wire:
         wire.socket.settimeout(20)
         wire.send(19, 7, Struct(topics=[Struct(name="ours", num_partitions=1, replication_factor=1)], timeout=15_000))
-        end_offset = ours.log.end_offset
-        assert ours.run_until(lambda: ours.quorum.high_watermark > end_offset, 20)
+        # Kafka writes records of its own now and then: that more is committed does not mean the topic.
+        assert ours.run_until(lambda: b"ours" in kafkas_log(kafka), 20)
     assert ours.run_until(lambda: has_everything(kafka, ours), 20)
-    assert b"ours" in kafkas_log(kafka)
 
     # Kafka stops, and hands over to us: it votes for us before it goes.
     epoch = ours.quorum.epoch

@@ -185,7 +185,7 @@ DEFECTS = {
     "metadata-not-synced": Defect(
         "a voter says that it has what is not on its disk",
         _replacing(QuorumRunner, "_sync", _metadata_not_synced),
-        1017,
+        5,
     ),
     "truncates-by-high-watermark": Defect(
         "a follower cuts its log at its high watermark",
