@@ -54,11 +54,15 @@ class ClusterMetrics:
     async def _gather(self) -> str:
         try:
             figures = await self._broker_metrics.figures()
-            if self._view is None or time.monotonic() - self._view_s > _VIEW_SECONDS or is_behind(self._view, figures):
-                view = await self._administration.cluster()
-                self._view_page = await asyncio.to_thread(_of_view, view)
-                self._view, self._view_s = view, time.monotonic()
             view = self._view
+            if (
+                view is None
+                or time.monotonic() - self._view_s > _VIEW_SECONDS
+                or await asyncio.to_thread(is_behind, view, figures)
+            ):
+                self._view = view = await self._administration.cluster()
+                self._view_page = await asyncio.to_thread(_of_view, view)
+                self._view_s = time.monotonic()
             of_offsets = await self._administration.in_thread(lambda: gather(self._administration, view, figures))
             self._page = self._view_page + of_offsets
             self._page_s = time.monotonic()
