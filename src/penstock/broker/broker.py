@@ -222,6 +222,11 @@ class Broker:
             applied_offset=lambda: self.quorum.applied_offset,
             is_outcast=lambda: self.quorum.is_outcast,
         )
+        if self.quorum.is_stranded:
+            raise DiskError(
+                "the metadata say that this node votes with another directory id than meta.properties has. Put the "
+                "meta.properties back that were here when the node last ran"
+            )
         self.quorum.start()
 
     async def start(self, host: str, port: int) -> None:

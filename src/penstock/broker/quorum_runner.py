@@ -182,6 +182,11 @@ class QuorumRunner:
         return self._quorum.kraft_version
 
     @property
+    def is_stranded(self) -> bool:
+        """Whether by its log the only voter is this node with another directory: nobody would ever lead."""
+        return self._quorum.is_observer and self._quorum.voters.ids == [self._quorum.key.id]
+
+    @property
     def voter_count(self) -> int:
         return len(self._quorum.voters)
 

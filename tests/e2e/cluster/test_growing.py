@@ -105,6 +105,54 @@ def test_a_leader_that_is_demoted_hands_over(growing: Growing) -> None:
     cluster.admin.create_topics([NewTopic("after", 1, 3)])["after"].result(30)
 
 
+def test_a_node_without_its_own_identity_says_so(growing: Growing) -> None:
+    cluster = growing
+    cluster.stop_node(FIRST)
+    properties = cluster.data / "node-1" / "meta.properties"
+    own = properties.read_text()
+    properties.unlink()
+    refusal = refusal_of(cluster.child(FIRST))
+    assert "another directory id than meta.properties has" in refusal
+    properties.write_text(own)
+    cluster.start_node(FIRST)
+
+
+def test_who_joins_waits_for_somebody_to_answer(growing: Growing) -> None:
+    cluster = growing
+    cluster.stop_node(FIRST)
+    cluster.spawn(2)
+    wait_until(lambda: "nobody answers" in cluster.log(2), "it says what it waits for")
+    cluster.stop_node(2)
+    cluster.spawn(2)
+    cluster.start_node(FIRST)
+    cluster.await_ready(2)
+    cluster.penstock("cluster", "promote", "2")
+    assert cluster.voting() == [1, 2]
+
+
+def test_a_node_that_only_controls_is_promoted_by_its_address(growing: Growing) -> None:
+    cluster = growing
+    join = {
+        "controller.quorum.bootstrap.servers": f"{HOST}:{cluster.ports[FIRST]}",
+        "process.roles": "controller",
+    }
+    cluster.running[2] = cluster.child(2, settings={**cluster.settings, **join})
+    cluster.await_ready(2)
+    result = CliRunner().invoke(app, ["cluster", "promote", "2", "-X", f"brokers={HOST}:{cluster.ports[FIRST]}"])
+    assert "say with --address" in str(result.exception)
+    cluster.penstock("cluster", "promote", "2", "--address", f"{HOST}:{cluster.ports[2]}")
+    assert cluster.voting() == [1, 2]
+
+
+def test_what_was_made_with_one_node_gets_more_replicas(growing: Growing) -> None:
+    cluster = growing
+    assert cluster.group_coordinator("anybody") == FIRST
+    cluster.grow()
+    cluster.penstock("cluster", "reassign", "--replicas", "3", "--yes")
+    replicas = [len(one.replica_nodes) for one in cluster.partitions("__consumer_offsets").values()]
+    assert replicas == [3, 3, 3]
+
+
 def test_what_cannot_be_is_refused_with_words(growing: Growing) -> None:
     cluster = growing
     for arguments, words in (
