@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +13,7 @@ from uuid import UUID
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Clock, Disk, DiskError, Random
 from penstock.base.settings import NodeSettings
+from penstock.broker import replication, throttling
 from penstock.broker.absences import Absences
 from penstock.broker.broker_life import BrokerLife
 from penstock.broker.commits import Commits
@@ -316,6 +317,7 @@ class Broker:
             # What a batch changes belongs together: a partition's new ISR, and that a broker is fenced.
             for record in batch.records:
                 self._follow(record)
+            self._follow_settings({record.name for record in batch.records if isinstance(record, ConfigRecord)})
         self.replication.on_metadata_applied()
         self._settle_coordinators()
         self._tell_watchers()
@@ -339,11 +341,15 @@ class Broker:
         if isinstance(record, ConfigRecord) and record.resource_type == RESOURCE_BROKER:
             self._use_broker_configs()
         self.hosting.apply(record)
-        if isinstance(record, ConfigRecord):
-            self.replication.reconfigure()
-            self.throttling.reconfigure(self.hosting.by_name)
         if isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord):
             self.groups.on_topics_changed()
+
+    def _follow_settings(self, names: Set[str]) -> None:
+        """Once for a batch, and only where one of them matters: both look at everything that this node has."""
+        if names & replication.SETTINGS:
+            self.replication.reconfigure()
+        if names & throttling.SETTINGS:
+            self.throttling.reconfigure(self.hosting.by_name)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for the metadata to become so."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.replication")
 
+# What `reconfigure` is for.
+SETTINGS = frozenset({"min.insync.replicas", "replica.lag.time.max.ms"})
 _ALTER_PARTITION, _ALTER_PARTITION_VERSION = 56, 3
 _PROPOSAL_SECONDS_MAX = 10.0
 _RETRY_SECONDS = 0.1

@@ -9,7 +9,10 @@ from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.throttle import Throttle
 
 _LEADER, _FOLLOWER = "leader", "follower"
+_RATE, _REPLICAS = ".replication.throttled.rate", ".replication.throttled.replicas"
 _ALL = "*"
+# What `reconfigure` is for.
+SETTINGS = frozenset(side + setting for side in (_LEADER, _FOLLOWER) for setting in (_RATE, _REPLICAS))
 
 
 class _Side(Throttle):
@@ -19,8 +22,8 @@ class _Side(Throttle):
         super().__init__()
         self._node_id = node_id
         self._image = image
-        self._rate = f"{side}.replication.throttled.rate"
-        self._replicas = f"{side}.replication.throttled.replicas"
+        self._rate = side + _RATE
+        self._replicas = side + _REPLICAS
         # By topic name, the partitions; None: all of them.
         self._throttled: dict[str, frozenset[int] | None] = {}
 

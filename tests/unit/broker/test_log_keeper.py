@@ -163,6 +163,21 @@ async def test_settings_count_from_when_they_are_altered(world: World) -> None:
     assert partition.log.log_start_offset == 1
 
 
+async def test_leaders_hear_of_settings_that_are_theirs_and_of_no_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.topic("t")
+    told: list[str] = []
+    monkeypatch.setattr(world.broker.replication, "reconfigure", lambda: told.append("replication"))
+    monkeypatch.setattr(world.broker.throttling, "reconfigure", lambda _: told.append("throttling"))
+    await world.alter("t", "retention.ms", "1234")
+    assert told == []
+    await world.alter("t", "min.insync.replicas", "2")
+    assert told == ["replication"]
+    await world.alter("t", "leader.replication.throttled.replicas", "0:1")
+    assert told == ["replication", "throttling"]
+
+
 async def test_a_log_that_nobody_uses_is_not_brought_up_until_something_is_due(world: World) -> None:
     partition = await world.topic("t", retention_ms=str(HOUR_MS))
     world.put(partition, b"k")
