@@ -94,6 +94,11 @@ class GroupCommit:
         return left + syncing[kernel.submit(syncs) :]
 
     def _finish(self, waiting: list[tuple[tuple[str, ...], Done]], problems: dict[str, DiskError]) -> None:
+        if problems:
+            # The kernel may have dropped what came while the sync ran, and call the next one a success.
+            came_meanwhile, self._waiting = self._waiting, []
+            for paths, done in came_meanwhile:
+                (self._waiting if problems.keys().isdisjoint(paths) else waiting).append((paths, done))
         for paths, done in waiting:
             done(next((problems[path] for path in paths if path in problems), None) if problems else None)
         if self._waiting:

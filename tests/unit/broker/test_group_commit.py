@@ -27,6 +27,12 @@ class SlowFile:
             raise DiskError(f"failed syncing {self.path}")
 
 
+class FailsOnce(SlowFile):
+    def sync(self) -> None:
+        self._fails = not self.syncs
+        super().sync()
+
+
 def slow(path: str, *, fails: bool = False) -> Any:
     return SlowFile(path, fails=fails)
 
@@ -71,6 +77,24 @@ async def test_only_those_whose_file_failed_are_told() -> None:
     assert isinstance(results[1], DiskError)
     assert isinstance(results[2], DiskError)
     await commit.sync([good])
+    commit.stop()
+
+
+async def test_who_came_while_a_sync_failed_is_not_told_of_the_success_of_the_next() -> None:
+    commit = GroupCommit()
+    good: Any = SlowFile("good")
+    bad: Any = FailsOnce("bad")
+    bad.gate.clear()
+    first = asyncio.create_task(commit.sync([bad]))
+    await asyncio.sleep(0.01)
+    late = [asyncio.create_task(commit.sync(files)) for files in ([bad], [good, bad], [good])]
+    await asyncio.sleep(0.01)
+    bad.gate.set()
+    with pytest.raises(DiskError):
+        await first
+    results = await asyncio.gather(*late, return_exceptions=True)
+    assert [type(result) for result in results] == [DiskError, DiskError, type(None)]
+    await commit.sync([bad])
     commit.stop()
 
 
