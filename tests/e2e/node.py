@@ -146,6 +146,11 @@ class Node:
         reset_peak = "5"
         Path(f"/proc/{self.pid}/clear_refs").write_text(reset_peak)
 
+    @property
+    def loop_seconds(self) -> float:
+        """The processor time of its main thread, which the event loop runs in."""
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
     def _status_bytes(self, field: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(field):

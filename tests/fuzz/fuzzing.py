@@ -15,8 +15,8 @@ from tests.e2e.node import DEFECTS, Node
 MEGABYTE = 1 << 20
 # However long a busy machine may hold up one ping.
 PING_SECONDS_MAX = 2.0
-# Nearly all of them: what an event loop that is never blocked keeps to.
-PING_SECONDS_MOSTLY_MAX = 0.2
+# Nearly all of them: how long the event loop may work on something else meanwhile.
+LOOP_SECONDS_MOSTLY_MAX = 0.2
 GROWTH_BYTES_MAX = 150 * MEGABYTE
 CLOSE_SECONDS_MAX = 20
 
@@ -40,16 +40,20 @@ class Watcher(threading.Thread):
     def __init__(self, node: Node) -> None:
         super().__init__(daemon=True)
         self.seconds: list[float] = []
+        # Of the node's event loop while it was waited for, which a busy machine does not make more.
+        self.loop_seconds: list[float] = []
         self.problem: Exception | None = None
+        self._node = node
         self._wire = Wire(node.port)
         self._stopped = threading.Event()
 
     def run(self) -> None:
         try:
             while True:
-                started_s = time.monotonic()
+                started_s, loop_started_s = time.monotonic(), self._node.loop_seconds
                 ping(self._wire)
                 self.seconds.append(time.monotonic() - started_s)
+                self.loop_seconds.append(self._node.loop_seconds - loop_started_s)
                 if self._stopped.wait(0.01):
                     return
         except Exception as problem:  # kept for the test's own thread, which fails with it
@@ -60,9 +64,8 @@ class Watcher(threading.Thread):
         self.join(30)
         self._wire.socket.close()
         assert self.problem is None, self.problem
-        ordered = sorted(self.seconds)
-        assert ordered[len(ordered) * 95 // 100] < PING_SECONDS_MOSTLY_MAX
-        assert ordered[-1] < PING_SECONDS_MAX
+        assert sorted(self.loop_seconds)[len(self.loop_seconds) * 95 // 100] < LOOP_SECONDS_MOSTLY_MAX
+        assert max(self.seconds) < PING_SECONDS_MAX
 
 
 class Target:
