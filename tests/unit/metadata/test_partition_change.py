@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.cluster.metadata.configs import Change, ResourceChanges
 from penstock.cluster.metadata.elections import ElectionType
 from penstock.cluster.metadata.features import FeatureUpdate, UpgradeType
 from penstock.cluster.metadata.image import MetadataImage
@@ -90,6 +91,41 @@ def test_turning_the_elr_off_clears_it_everywhere() -> None:
     (updated,) = cluster.do(cluster.controller.update_features([downgrade]))
     assert (updated.error_code, cluster.state()) == (ErrorCode.none, (1, (1, 2), ()))
     assert cluster.image.index.eligible_on(3) == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [(2, "orders"), (4, "")])
+def test_where_fewer_replicas_will_do_from_now_on_nobody_else_is_eligible(kind: int, name: str) -> None:
+    """The leader goes on without them: they will lack what it acknowledges."""
+    cluster = Brokers(min_insync_replicas="2")
+    cluster.topic("orders")
+    cluster.fence(2, 3)
+    assert cluster.state() == (1, (1,), (3,))
+    lowered = ResourceChanges(kind, name, [Change("min.insync.replicas", "1")])
+    (altered,) = cluster.do(cluster.controller.incremental_alter_configs([lowered]))
+    assert (altered.error_code, cluster.state()) == (ErrorCode.none, (1, (1,), ()))
+
+
+def test_settings_of_another_topic_leave_the_eligible_alone() -> None:
+    cluster = Brokers(min_insync_replicas="2")
+    cluster.topic("orders")
+    cluster.topic("payments")
+    cluster.fence(2, 3)
+    for name, setting in (("payments", "min.insync.replicas"), ("orders", "retention.ms")):
+        change = ResourceChanges(2, name, [Change(setting, "1")])
+        cluster.do(cluster.controller.incremental_alter_configs([change]))
+    assert (cluster.state("orders"), cluster.state("payments")) == ((1, (1,), (3,)), (1, (1,), ()))
+
+
+def test_where_nobody_leads_the_eligible_stay_until_one_does_who_needs_no_other() -> None:
+    cluster = Brokers()
+    cluster.topic("orders", min_insync_replicas="2")
+    cluster.fence(1, 2, 3)
+    assert cluster.state() == (-1, (), (2, 3))
+    lowered = ResourceChanges(2, "orders", [Change("min.insync.replicas", "1")])
+    cluster.do(cluster.controller.incremental_alter_configs([lowered]))
+    assert cluster.state() == (-1, (), (2, 3))
+    cluster.beat(2)
+    assert cluster.state() == (2, (2,), ())
 
 
 def test_anybody_leads_rather_than_nobody_where_the_topic_says_so() -> None:

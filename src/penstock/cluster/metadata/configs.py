@@ -22,9 +22,10 @@ from penstock.cluster.metadata.image import (
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
     MetadataImage,
+    TopicImage,
 )
 from penstock.cluster.metadata.names import check_topic_name
-from penstock.cluster.metadata.records import ConfigRecord, MetadataRecord
+from penstock.cluster.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 
 _SETTINGS_OF: dict[int, Mapping[str, Setting]] = {
     RESOURCE_TOPIC: TOPIC_SETTINGS,
@@ -98,7 +99,23 @@ def _decide(
             )
         else:
             answer.append(AlteredResource(resource.resource_type, resource.resource_name))
-    return Decision(answer, [] if validate_only else records)
+    return Decision(answer, [] if validate_only else records + _ineligible(image, records))
+
+
+def _ineligible(image: MetadataImage, changes: Sequence[MetadataRecord]) -> list[MetadataRecord]:
+    """Eligible leaders hold everything since their leader could not go on without them, which another
+    `min.insync.replicas` may let it do. Where nobody leads they stay: nobody goes on."""
+    concerned: dict[TopicImage, None] = {}
+    for change in changes:
+        if isinstance(change, ConfigRecord) and change.name == "min.insync.replicas":
+            is_topic = change.resource_type == RESOURCE_TOPIC
+            concerned |= dict.fromkeys([image.topics[change.resource_name]] if is_topic else image.topics.values())
+    return [
+        PartitionChangeRecord(topic_id=topic.id, partition_id=partition.index, eligible_leader_replicas=())
+        for topic in concerned
+        for partition in topic.partitions.values()
+        if partition.eligible_leader_replicas and partition.isr
+    ]
 
 
 def _resource_records(

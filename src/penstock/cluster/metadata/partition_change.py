@@ -160,7 +160,8 @@ class PartitionChange:
             return LEADER_UNCHANGED
         if leader in self.elr:
             self.isr = (leader,)
-            self.elr = _without(self.elr, (leader,))
+            # A leader that needs no other in sync leaves them behind.
+            self.elr = () if self.isr_min <= 1 else _without(self.elr, (leader,))
         elif self._is_unclean:
             self.isr = (leader,)
             self.elr = ()
