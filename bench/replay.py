@@ -85,7 +85,7 @@ class Stream(Protocol):
     def is_done(self) -> bool: ...
 
 
-def _connect(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), 10)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setblocking(False)
@@ -117,7 +117,7 @@ class ProduceStream:
         self._in_flight = 0
         self._in_flight_max = plan.in_flight_max
         self._to_send = requests
-        self.socket = _connect(plan.port)
+        self.socket = connect(plan.port)
 
     def wants_to_write(self) -> bool:
         # Once half of the window is free, not at every answer: fewer and larger sends.
@@ -226,7 +226,7 @@ class FetchStream:
         self._high_watermark = 0
         self._is_waiting = False
         self.records = 0
-        self.socket = _connect(plan.port)
+        self.socket = connect(plan.port)
 
     def wants_to_write(self) -> bool:
         return not self._is_waiting and self._passes_left > 0

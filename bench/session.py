@@ -20,6 +20,7 @@ from bench import (
     pinging,
     processes,
     replay,
+    transaction_replay,
     transactions,
     wire,
 )
@@ -275,6 +276,14 @@ class Session:
     def transactions(self, plan: transactions.TransactionsPlan) -> dict[str, float]:
         self.settle()
         return self.printed(transactions.command(plan))
+
+    def transactions_replayed(self, plan: transaction_replay.TransactionReplay) -> Sample:
+        """Commits per second by the raw replayer."""
+        cpu_before = self._settled_cpu()
+        result = self.printed(transaction_replay.command(plan))
+        rate = result["commits"] / result["seconds"]
+        sample = self._rate_sample(rate, result["commits"], cpu_before, client_cpu_seconds=result["cpu_seconds"])
+        return replace(sample, note=f"asked again {result['retries']:.0f} times")
 
     def group_settles(self, plan: group_members.MembersPlan) -> tuple[dict[str, float], dict[str, float]]:
         """(What the members saw, how long somebody else had to wait meanwhile.)"""

@@ -173,11 +173,11 @@ def end_offsets(connection: Connection, topic: Topic) -> list[int] | None:
     return [int(partition.offset) for partition in answers]
 
 
-def init_producer_id(connection: Connection) -> tuple[int, int]:
-    """(producer id, epoch) for an idempotent producer; waits for a broker that is still getting ready for that."""
+def init_producer_id(connection: Connection, transactional_id: str | None = None) -> tuple[int, int]:
+    """(producer id, epoch), idempotent or transactional; waits for a broker that is still getting ready for that."""
     deadline_s = time.monotonic() + 60
     while True:
-        asked = Struct(transactional_id=None, transaction_timeout=60_000)
+        asked = Struct(transactional_id=transactional_id, transaction_timeout=60_000)
         answer = connection.ask(INIT_PRODUCER_ID, 4, asked)
         if answer.error_code == ErrorCode.none:
             return int(answer.producer_id), int(answer.producer_epoch)
@@ -187,7 +187,12 @@ def init_producer_id(connection: Connection) -> tuple[int, int]:
 
 
 def record_batch(
-    record_count: int, record_bytes: int, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1
+    record_count: int,
+    record_bytes: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
 ) -> bytearray:
     """A batch of records with values of `record_bytes` pattern bytes and no keys, all of this moment."""
     now_ms = time.time_ns() // 1_000_000
@@ -196,6 +201,7 @@ def record_batch(
     return encode_batch(
         encode_records(records, 0, now_ms),
         record_count=record_count,
+        attributes=attributes,
         base_timestamp=now_ms,
         max_timestamp=now_ms,
         producer_id=producer_id,
