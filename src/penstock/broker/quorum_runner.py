@@ -6,6 +6,7 @@ loop, talks to peers, and hands on what is committed. Who proposes waits for his
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple, Protocol
@@ -55,6 +56,7 @@ _READ_BYTES = 1 << 20
 _FAULT_PAUSE_MS = 10_000
 _STOP_LOOKS_MAX = 200
 _STOP_LOOK_SECONDS = 0.01
+_SPACE_LOOK_SECONDS = 0.5
 _SEGMENT_BYTES_MIN = 1 << 20
 
 
@@ -131,6 +133,9 @@ class QuorumRunner:
         # Nodes that say that they belong to another cluster.
         self._foreign: set[int] = set()
         self._is_performing = False
+        # What was asked for and is not done: all waits where there is no space for a vote.
+        self._effects: deque[Effect] = deque()
+        self._lacks_space = False
         self._has_failed = False
         # When each of them was last told.
         self._faults: dict[str, int] = {}
@@ -222,6 +227,8 @@ class QuorumRunner:
         """A peer's or a client's request. Raises Refused when this node has left the quorum."""
         if self._has_failed:
             raise Refused(ErrorCode.kafka_storage_error, "the metadata log of this node has failed")
+        if self._lacks_space:
+            raise Refused(ErrorCode.kafka_storage_error, "this node has no space for its vote")
         token = next(self._tokens)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._asked[token] = future
@@ -234,7 +241,8 @@ class QuorumRunner:
         try:
             end_offset = None if self._has_failed else self._quorum.propose(batch, self._clock.monotonic_ms())
         except DiskFull as problem:
-            # Nothing of it was written: when there is space again, all is well.
+            # Nothing of it was written: when there is space again, or another node leads, all is well.
+            self._step(lambda: self._quorum.tick(self._clock.monotonic_ms()))
             raise Refused(ErrorCode.kafka_storage_error, f"the change could not be kept: {problem}") from problem
         except DiskError as problem:
             self._fail(problem)
@@ -274,15 +282,27 @@ class QuorumRunner:
         if self._is_performing or self._has_failed:
             return
         self._is_performing = True
+        self._lacks_space = False
         try:
-            while effects := self._quorum.take_effects():
-                for effect in effects:
-                    self._perform_one(effect)
+            while self._effects or self._take_effects():
+                self._perform_one(self._effects[0])
+                self._effects.popleft()
+        except DiskFull as problem:
+            if isinstance(self._effects[0], Persist):
+                # A vote that is told must be kept. Until it can be, this node is as good as asleep.
+                self._lacks_space = True
+                self._tell_fault(f"this node takes no part in the quorum until there is space: {problem}")
+            else:
+                self._fail(problem)
         except DiskError as problem:
             self._fail(problem)
         finally:
             self._is_performing = False
         self._schedule()
+
+    def _take_effects(self) -> bool:
+        self._effects += self._quorum.take_effects()
+        return bool(self._effects)
 
     def _perform_one(self, effect: Effect) -> None:
         match effect:
@@ -360,7 +380,7 @@ class QuorumRunner:
         return peer
 
     def _answered(self, node: Node, send: Send, api_key: int, answer: "asyncio.Future[memoryview]") -> None:
-        if self._has_failed:
+        if self._has_failed or self._lacks_space:
             return
         now_ms = self._clock.monotonic_ms()
         try:
@@ -447,10 +467,19 @@ class QuorumRunner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._lacks_space:
+            self._timer = self._loop.call_later(_SPACE_LOOK_SECONDS, self._look_for_space)
+            return
         deadline_ms = None if self._has_failed else self._quorum.next_deadline_ms()
         if deadline_ms is not None:
             delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
             self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _look_for_space(self) -> None:
+        self._timer = None
+        self._perform()
+        if not self._lacks_space:
+            self._tick()
 
     def _tick(self) -> None:
         self._timer = None

@@ -5,6 +5,7 @@ entry of the leader's own epoch is committed, and until the change before it is.
 """
 
 from penstock.base.errors import ErrorCode
+from penstock.base.ports import DiskFull
 from penstock.cluster.raft import control_records
 from penstock.cluster.raft.leadership import Leadership, PendingChange, Replica
 from penstock.cluster.raft.replication import Replication
@@ -48,10 +49,14 @@ class Membership(Replication):
             return ErrorCode.request_timed_out, "the last change of voters is not committed yet"
         return None
 
-    def _write_voters(self, voters: VoterSet, now_ms: int) -> None:
-        self._append_control([control_records.kraft_voters(voters)], now_ms)
-        assert isinstance(self._role, Leadership)
-        self._wake_fetches(self._role, now_ms)
+    def _write_voters(self, leadership: Leadership, voters: VoterSet, now_ms: int) -> ErrorCode:
+        try:
+            self._append_control([control_records.kraft_voters(voters)], now_ms)
+        except DiskFull:
+            self._leave_to_others(leadership)
+            return ErrorCode.kafka_storage_error
+        self._wake_fetches(leadership, now_ms)
+        return ErrorCode.none
 
     # Adding
 
@@ -114,10 +119,10 @@ class Membership(Replication):
             voters = self.voters.with_voter(voter)
             assert voters is not None
             pending = leadership.pending
-            self._write_voters(voters, now_ms)
+            error = self._write_voters(leadership, voters, now_ms)
             pending.end_offset = self._log.end_offset
-            if not addition.ack_when_committed:
-                self._finish_change(leadership, ErrorCode.none)
+            if error is not ErrorCode.none or not addition.ack_when_committed:
+                self._finish_change(leadership, error)
             self._advance_high_watermark(leadership, now_ms)
         return True
 
@@ -153,8 +158,10 @@ class Membership(Replication):
             self._answer(token, RemoveVoterResponse(ErrorCode.voter_not_found, message))
             return
         pending = leadership.pending = PendingChange(token, now_ms + self.config.request_timeout_ms)
-        self._write_voters(voters, now_ms)
+        error = self._write_voters(leadership, voters, now_ms)
         pending.end_offset = self._log.end_offset
+        if error is not ErrorCode.none:
+            self._finish_change(leadership, error)
         self._advance_high_watermark(leadership, now_ms)
 
     def _voters_committed(self, leadership: Leadership, now_ms: int) -> None:
@@ -198,9 +205,9 @@ class Membership(Replication):
         voters = self.voters.updated(voter)
         if voters is None:
             return ErrorCode.voter_not_found
-        if voters != self.voters:
-            self._write_voters(voters, now_ms)
-        return ErrorCode.none
+        if voters == self.voters:
+            return ErrorCode.none
+        return self._write_voters(leadership, voters, now_ms)
 
     def _must_update_voter(self) -> bool:
         """Whether the log says something else of this voter than it does itself, say after a move."""

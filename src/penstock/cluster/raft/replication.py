@@ -30,14 +30,23 @@ class Replication(Elections):
 
     def propose(self, batch: bytearray, now_ms: int) -> int | None:
         """Appends one batch as the leader; it is decided when the high watermark reaches the offset returned. None
-        when this node does not lead, or not yet: see `Leading`."""
+        when this node does not lead, or not yet: see `Leading`. Raises DiskFull, the log being as it was."""
         role = self._role
         if not isinstance(role, Leadership) or not self.is_leading:
             return None
-        self._log.append(batch, self.epoch, now_ms)
+        try:
+            self._log.append(batch, self.epoch, now_ms)
+        except DiskFull:
+            self._leave_to_others(role)
+            raise
         self._request_sync()
         self._wake_fetches(role, now_ms)
         return self._log.end_offset
+
+    def _leave_to_others(self, leadership: Leadership) -> None:
+        """This node has no space for what it should decide; perhaps another one has."""
+        if not self.voters.is_only(self.key):
+            leadership.is_resigning = True
 
     def _leader_only_error(self, epoch: int) -> ErrorCode | None:
         if epoch < self.epoch:
@@ -258,7 +267,12 @@ class Replication(Elections):
             # The leader has a newer one by now: it will name it.
             following.download = None
             return is_there
-        self._log.receive_snapshot(download.snapshot_id, download.position, response.data)
+        try:
+            self._log.receive_snapshot(download.snapshot_id, download.position, response.data)
+        except DiskFull as problem:
+            self._fault(f"the leader's snapshot cannot be taken over: {problem}")
+            following.download = None
+            return False
         download.position += len(response.data)
         self._heard_leader(following, now_ms)
         if download.position >= response.size:

@@ -6,7 +6,7 @@ Epoch, leader and vote change in one place, `_vote`, which has them persisted be
 from collections.abc import Sequence
 
 from penstock.base.errors import ErrorCode
-from penstock.base.ports import DiskError, Random
+from penstock.base.ports import DiskError, DiskFull, Random
 from penstock.cluster.raft import control_records
 from penstock.cluster.raft.connections import Connections
 from penstock.cluster.raft.effects import (
@@ -318,7 +318,11 @@ class QuorumState:
             if updated is not None and (self._history.voters_offset == STATIC_OFFSET or updated != self.voters):
                 records.append(control_records.kraft_version(self._history.kraft_version))
                 records.append(control_records.kraft_voters(updated))
-        self._append_control(records, now_ms)
+        try:
+            self._append_control(records, now_ms)
+        except DiskFull as problem:
+            self._fault(f"this node was elected, but leaves it to others: {problem}")
+            self._become_resigned(leadership.successors(), now_ms)
 
     def _become_resigned(self, preferred_candidates: tuple[ReplicaKey, ...], now_ms: int) -> None:
         self._leave()
@@ -329,7 +333,7 @@ class QuorumState:
         )
 
     def _append_control(self, records: list[control_records.ControlRecord], now_ms: int) -> None:
-        """As the leader. New voters count from here on."""
+        """As the leader. New voters count from here on. Raises DiskFull, the log being as it was."""
         assert isinstance(self._role, Leadership)
         batch = control_records.control_batch(records, self._wall_ms(now_ms))
         base_offset = self._log.append(batch, self.epoch, now_ms)
