@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.testing.apache_kafka import kafka_jars
 from tests.conformance.wire import Wire, create_topic
-from tests.e2e.node import free_port
+from tests.e2e.node import KEEPS_EVERYTHING, free_port
 
 START_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60
@@ -59,6 +59,7 @@ class KafkaNode:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",
             "transaction.state.log.min.isr": "1",
+            **dict([KEEPS_EVERYTHING]),
         } | self._settings
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

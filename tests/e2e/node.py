@@ -12,6 +12,8 @@ from pathlib import Path
 
 PENSTOCK = str(Path(sys.executable).parent / "penstock")
 # Generous: the machine may be busy with other things.
+# Many tests write records of long ago, and a node looks for what is too old after half a minute.
+KEEPS_EVERYTHING = ("log.retention.ms", "-1")
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 60
 # What must never be in a node's log, whatever clients do.
@@ -65,6 +67,7 @@ class Node:
     def start(self) -> "Node":
         assert self._process is None, "it runs already"
         command = [PENSTOCK, "up", "--data", str(self.data), "--port", str(self.port), "--no-http", "--no-demo"]
+        command += ["-X", "=".join(KEEPS_EVERYTHING)]
         self._lines = []
         self._is_ready = threading.Event()
         self._process = subprocess.Popen(

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.node import KEEPS_EVERYTHING
+
 PENSTOCK = str(Path(sys.executable).parent / "penstock")
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
@@ -71,7 +73,7 @@ def wait_until_ready(up: Up) -> Up:
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap address of a node that all tests of the session share."""
-    up = wait_until_ready(start_up(tmp_path_factory.mktemp("node") / "data"))
+    up = wait_until_ready(start_up(tmp_path_factory.mktemp("node") / "data", "-X", "=".join(KEEPS_EVERYTHING)))
     yield up.address
     assert up.stop() == 0, "".join(up.lines)
 

@@ -88,8 +88,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def records(penstock: Penstock, topic: str) -> str:
     """The topic with ten records, one a second, in partition 0."""
     lines = "".join(f"{1_700_000_000_000 + number * 1000} {number}\n" for number in range(10))
-    # They are of 2023, and the node looks for what is too old every five minutes.
-    penstock("topic", "alter", topic, "--set", "retention.ms=-1")
     penstock("produce", topic, "-p", "0", "-f", "%d %v\\n", stdin=lines)
     return topic
 
