@@ -290,9 +290,10 @@ class Session:
         self._settled_cpu()
         output = self.directory / "pings.json"
         output.unlink(missing_ok=True)
-        pings = processes.start(
-            pinging.command(self.shared().port, output), self.directory / "pings.out", self._environment()
-        )
+        # Kafka's threads serve one beside the other: what all of them work says nothing of who waits for whom.
+        pid = self.shared().pids()[-1] if self.kind is brokers.Penstock else None
+        command = pinging.command(self.shared().port, output, pid)
+        pings = processes.start(command, self.directory / "pings.out", self._environment())
         try:
             settled = self.printed(group_members.command(plan))
         finally:

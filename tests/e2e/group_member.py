@@ -5,6 +5,7 @@
 One line per event in the journal, with the monotonic time in ns, written before the next step:
     TIME R partition offset value       a record was handed over
     TIME C partition offset             the offset, of what comes next, was committed
+    TIME F partition offset error       it was not
     TIME A partition ...                partitions were assigned
     TIME V partition ...                partitions were taken away
 Ends cleanly at SIGTERM.
@@ -53,8 +54,9 @@ def main() -> None:
         offsets = [TopicPartition(topic, index, offset) for index, offset in ends.items()]
         try:
             kept = consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException:
+        except KafkaException as problem:
             # Put out of the group, or the broker is away: what was read will be read again by whoever comes.
+            write(*(f"F {one.partition} {one.offset} {problem.args[0].code()}" for one in offsets))
             continue
         write(*(f"C {one.partition} {one.offset}" for one in kept if one.error is None))
     consumer.close()

@@ -22,6 +22,7 @@ MEMBER = Path(__file__).parent / "group_member.py"
 SESSION_MS = 700
 # Enough for the last few batches of a journal.
 _TAIL_BYTES = 8192
+_HISTORY_LINES = 60
 # While the coordinator of a group is being made, or reads its log.
 _NOT_YET = (
     ErrorCode.coordinator_load_in_progress,
@@ -151,16 +152,30 @@ def committed_offsets(node: Node, group_id: str, topic: str, partitions: int) ->
             assert group.error_code in _NOT_YET, group.error_code
 
 
-def wait_for_progress(node: Node, group_id: str, topic: str, partitions: int) -> None:
+def wait_for_progress(
+    node: Node, group_id: str, topic: str, partitions: int, members: Sequence[MemberProcess] = ()
+) -> None:
     """Every partition is read on, and committed, by somebody."""
     before = committed_offsets(node, group_id, topic, partitions)
 
     def has_moved() -> bool:
         now = committed_offsets(node, group_id, topic, partitions)
-        assert all(new >= old for old, new in zip(before, now, strict=True)), f"commits went back: {before} {now}"
+        for partition, (old, new) in enumerate(zip(before, now, strict=True)):
+            assert new >= old, f"a commit went back: {before} {now}\n{_history(members, partition)}"
         return all(new > old for old, new in zip(before, now, strict=True))
 
     wait_until(has_moved, "every partition is read on")
+
+
+def _history(members: Sequence[MemberProcess], partition: int) -> str:
+    """The last that members wrote down of a partition, but for what they read."""
+    told = []
+    for number, member in enumerate(members):
+        for event in member.events():
+            concerned = event.numbers if event.kind in "AV" else event.numbers[:1]
+            if event.kind != "R" and partition in concerned:
+                told.append((event.time_ns, f"member {number}: {event.kind} {event.numbers}"))
+    return "\n".join(f"{time_ns / 1e9:.3f} {line}" for time_ns, line in sorted(told)[-_HISTORY_LINES:])
 
 
 def wait_until_all_is_committed(node: Node, group_id: str, topic: str, partitions: int, count: int) -> None:

@@ -24,6 +24,7 @@ from tests.e2e.groups import (
 from tests.e2e.node import Node, wait_until
 
 ROUNDS = 50
+ROUNDS_EVERY_DAY = 15
 RESTARTS = 5
 PARTITIONS = 6
 MEMBERS = 3
@@ -60,7 +61,7 @@ class Company:
         return found
 
     def wait_for_progress(self) -> None:
-        wait_for_progress(self.node, GROUP, TOPIC, PARTITIONS)
+        wait_for_progress(self.node, GROUP, TOPIC, PARTITIONS, self.all)
 
     def close(self) -> None:
         for member in self.alive:
@@ -93,14 +94,22 @@ def under_load(directory: Path, protocol: str) -> Iterator[Company]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(280)
-# Of the new protocol on demand: a commit of such a group was once seen to go back. A member that wakes up joins again
-# behind its program's back; what the program has in its hands from before, it then commits with the new epoch, and
-# whether a member holds what it commits is not asked, here as in Kafka. By reading: it was not caught in the act.
-@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
-def test_nothing_is_skipped_when_members_are_killed_and_stopped(tmp_path: Path, protocol: str) -> None:
+# A member that wakes up has records in its hands that others have committed since. It cannot commit them: it is no
+# member any more, and joins again only when its program has heard, by asking for more, that its partitions are lost.
+# (Once it has joined it may commit whatever it likes, here as in Kafka: see the differential cases of groups.) A commit
+# that went back nonetheless was seen once, in the new protocol; should it happen again, the journals are shown.
+@pytest.mark.parametrize(
+    ("protocol", "rounds"),
+    [
+        ("classic", ROUNDS),
+        ("consumer", ROUNDS_EVERY_DAY),
+        pytest.param("consumer", ROUNDS, marks=pytest.mark.long),
+    ],
+)
+def test_nothing_is_skipped_when_members_are_killed_and_stopped(tmp_path: Path, protocol: str, rounds: int) -> None:
     chance = random.Random(f"members {protocol}")
     with under_load(tmp_path, protocol) as company:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             victim = chance.choice(company.at_work())
             if chance.random() < 0.5:
                 victim.kill9()

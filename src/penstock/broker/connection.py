@@ -60,7 +60,7 @@ def answers_gathered() -> Iterator[None]:
     finally:
         _gathering = None
         for connection in gathered:
-            connection.flush()
+            connection.release()
 
 
 class Deferred:
@@ -83,8 +83,12 @@ class Deferred:
         if self.timed is not None:
             times, started_ns = self.timed
             times.record_deferred(started_ns)
-        if self._connection is not None:
-            self._connection.release()
+        connection = self._connection
+        if connection is not None:
+            if _gathering is None:
+                connection.release()
+            else:
+                _gathering[connection] = None
 
     def fail(self, why: str) -> None:
         """No answer can be given: the client learns by the closed connection."""
@@ -281,18 +285,18 @@ class Connection:
             self._buffer = bytearray(_BUFFER_BYTES_MIN)
 
     def _accept(self, result: "Deferred | Iterable[Part]") -> None:
-        if type(result) is Deferred:
+        if isinstance(result, Deferred):
             result._connection = self
             self._pending.append(result)
             if result._parts is not None:
                 self.release()
         elif self._pending:
             done = Deferred()
-            done._parts = result  # type: ignore[assignment]
+            done._parts = result
             done._connection = self
             self._pending.append(done)
         else:
-            self._enqueue(result)  # type: ignore[arg-type]
+            self._enqueue(result)
 
     # Writing
 
@@ -303,16 +307,7 @@ class Connection:
         pending = self._pending
         while pending and pending[0]._parts is not None:
             self._enqueue(pending.popleft()._parts)  # type: ignore[arg-type]
-        if self._in_dispatch or not self._out:
-            return
-        if _gathering is None:
-            self._flush()
-        else:
-            _gathering[self] = None
-
-    def flush(self) -> None:
-        """Sends the answers that were gathered."""
-        if not self.is_closed and not self._in_dispatch:
+        if self._out and not self._in_dispatch:
             self._flush()
 
     def _enqueue(self, parts: Iterable[Part]) -> None:

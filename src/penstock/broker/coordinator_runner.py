@@ -70,6 +70,7 @@ class CoordinatorRunner(Generic[S]):
         self._broker = broker
         self._kind = kind
         self._loop = asyncio.get_running_loop()
+        self._now_ms = broker.clock.now_ms
         # None while it is being loaded.
         self._shard: S | None = None
         self._tokens = count()
@@ -89,7 +90,7 @@ class CoordinatorRunner(Generic[S]):
             raise Refused(ErrorCode.coordinator_load_in_progress, "the coordinator is reading its log")
         token = next(self._tokens)
         self._waiting[token] = done
-        self._perform(invoke(shard, token, self._broker.clock.now_ms()))
+        self._perform(invoke(shard, token, self._now_ms()))
 
     def handle(self, invoke: Invoke[S]) -> "asyncio.Future[Struct]":
         """The same for coroutines. Raises Refused, and so may the future."""
@@ -130,7 +131,7 @@ class CoordinatorRunner(Generic[S]):
         self.write()
         if self._shard is None:
             return ErrorCode.not_leader_or_follower
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._now_ms()
         error = self.partition.append_marker(marker, producer_id, producer_epoch, transaction_version, now_ms)
         if not error:
             self._shard.replay_transaction_end(producer_id, not marker.is_abort)
@@ -139,7 +140,7 @@ class CoordinatorRunner(Generic[S]):
     def tell(self, invoke: Callable[[S, int], list[Effect]]) -> None:
         """For news that nobody waits for an answer to. While the log is being read there is nobody to be told."""
         if self._shard is not None:
-            self._perform(invoke(self._shard, self._broker.clock.now_ms()))
+            self._perform(invoke(self._shard, self._now_ms()))
 
     @property
     def shard(self) -> S | None:
@@ -178,7 +179,7 @@ class CoordinatorRunner(Generic[S]):
             self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
             return
         self._shard = shard
-        self._perform(shard.on_loaded(self._broker.clock.now_ms()))
+        self._perform(shard.on_loaded(self._now_ms()))
 
     def _reload(self) -> None:
         self._loading = self._loop.create_task(self._load())
@@ -209,7 +210,7 @@ class CoordinatorRunner(Generic[S]):
             if not self.partition.is_leading:
                 self.resign()
                 return
-            now_ms = self._broker.clock.now_ms()
+            now_ms = self._now_ms()
             try:
                 for append in _joined(appends):
                     self.partition.append_own(self._batch_of(append, now_ms), now_ms)
@@ -292,7 +293,7 @@ class CoordinatorRunner(Generic[S]):
             self._timer = None
         self._timer_deadline_ms = deadline_ms
         if deadline_ms is not None:
-            delay_ms = max(0, deadline_ms - self._broker.clock.now_ms())
+            delay_ms = max(0, deadline_ms - self._now_ms())
             self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:

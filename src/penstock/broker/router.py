@@ -4,7 +4,7 @@ import logging
 from collections.abc import Coroutine
 from struct import Struct as Packer
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Answer, Api, HotApi, RequestContext
@@ -72,6 +72,7 @@ from penstock.broker.handlers import (
     api_81_remove_raft_voter,
     api_82_update_raft_voter,
 )
+from penstock.broker.metrics import RequestTimes
 from penstock.protocol.frames import HEADER, HEADER_BYTES, body_position, is_flexible, read_client_id
 from penstock.protocol.messages import Malformed, Struct, decode_request, encode_response
 
@@ -150,13 +151,21 @@ _OF_CONTROLLERS = frozenset(
 )
 
 
+class _Used(NamedTuple):
+    """A version of an API that somebody speaks."""
+
+    api: Api | HotApi
+    is_flexible: bool
+    times: RequestTimes
+
+
 class Router:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         apis = [api for api in APIS if broker.hosts_partitions or api.key in _OF_CONTROLLERS]
         self._apis = {api.key: api for api in apis}
         # By API key and version; filled as clients ask, because knowing it takes loading the version's schema.
-        self._flexible: dict[tuple[int, int], bool] = {}
+        self._used: dict[tuple[int, int], _Used] = {}
         broker.served_apis = [api for api in apis if isinstance(api, HotApi) or not api.is_for_brokers]
         broker.ask_here = self._ask_here
         broker.answer_frame = self._answer_frame
@@ -167,22 +176,21 @@ class Router:
         if len(frame) < HEADER_BYTES:
             raise Malformed("the frame is too short for a request header")
         api_key, version, correlation_id, client_id_bytes = HEADER.unpack_from(frame)
-        flexible = self._flexible.get((api_key, version))
-        if flexible is None:
+        used = self._used.get((api_key, version))
+        if used is None:
             refusal = self._first_use(api_key, version, correlation_id)
             if refusal is not None:
                 return refusal
-            flexible = self._flexible[api_key, version]
+            used = self._used[api_key, version]
+        api, flexible, times = used
         position = body_position(frame, client_id_bytes, flexible)
-        api = self._apis[api_key]
         started_ns = perf_counter_ns()
         if isinstance(api, HotApi):
             answer = api.handle_frame(self._broker, connection, version, correlation_id, frame, position)
         else:
             context = RequestContext(version, read_client_id(frame, client_id_bytes), connection)
             answer = self._dispatch_decoded(api, context, correlation_id, frame, position)
-        times = self._times[api_key]
-        if type(answer) is Deferred and not answer.is_done:
+        if isinstance(answer, Deferred) and not answer.is_done:
             answer.timed = times, started_ns
         else:
             times.record(started_ns)
@@ -194,7 +202,7 @@ class Router:
         if api is None:
             raise Malformed(f"API key {api_key} is not served")
         if api.version_min <= version <= api.version_max:
-            self._flexible[api_key, version] = is_flexible(api_key, version)
+            self._used[api_key, version] = _Used(api, is_flexible(api_key, version), self._times[api_key])
             return None
         if api_key == api_18_api_versions.API.key:
             # A client that is newer than we are learns from a version 0 answer what it can speak (KIP-35).

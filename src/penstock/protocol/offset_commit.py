@@ -1,10 +1,14 @@
 """OffsetCommit (key 8), versions 8-10, by hand: groups commit all the time, and reading and writing by the schema took
 longer than the commit itself. Older versions, which only old clients speak, go by the schema.
 
+A member commits the same partition again and again. Where a request is for one partition, what was read of it, all but
+the offset, is remembered by its bytes; and so are the bytes of the answer.
+
 Topics go by name up to version 9 and by id from 10 on. What is read has the fields that the schema's request has.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct, error
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -20,10 +24,20 @@ _NO_ID = bytes(_ID_BYTES)
 _INT32 = Struct(">i")
 # Partition, offset and leader epoch, then one more than the length of the metadata.
 _PARTITION = Struct(">iqiB")
+# How a request for one partition ends behind the partition's index: offset and leader epoch; then no metadata, and no
+# tags of the partition, the topic and the request.
+_OFFSET_AND_EPOCH = Struct(">qi")
+_PLAIN_END = b"\1\0\0\0"
+_PLAIN_BYTES = _OFFSET_AND_EPOCH.size + len(_PLAIN_END)
+# The same with what is before it: how many partitions, and the index of the one.
+_ONE_PARTITION_BYTES = 1 + 4 + _PLAIN_BYTES
 # Size, correlation id, no tags, no throttling.
 _ANSWER_HEAD = Struct(">iiBi")
 # Partition, error code, no tags.
 _PARTITION_ANSWER = Struct(">ihB")
+# How many, and of what size: strangers must not fill the memory.
+_REMEMBERED_MAX = 1024
+_REMEMBERED_BYTES_MAX = 512
 _new_tuple = tuple.__new__
 
 
@@ -54,16 +68,40 @@ class CommitRequest(NamedTuple):
     topics: Sequence[NamedTopicCommits | TopicCommits]
 
 
+# By version and all bytes of the request but the last `_PLAIN_BYTES`: a request that began with them.
+_remembered: dict[tuple[int, bytes], CommitRequest] = {}
+
+
 def read_commit_request(version: int, frame: memoryview, position: int) -> CommitRequest:
     """Raises Malformed. Bytes behind the request are ignored, as Kafka does."""
+    data = bytes(frame[position:])
+    head = (version, data[:-_PLAIN_BYTES])
+    like = _remembered.get(head)
+    if like is not None and data.endswith(_PLAIN_END):
+        return _with_offset(like, *_OFFSET_AND_EPOCH.unpack_from(data, len(data) - _PLAIN_BYTES))
     try:
-        return _read(version, bytes(frame), position)
+        request, partitions_start = _read(version, data)
     except (error, IndexError, UnicodeDecodeError) as problem:
         raise Malformed(f"OffsetCommit: the request is cut short or not text: {problem}") from problem
+    # One partition in so few bytes leaves no room for metadata, tags, or anything behind the request.
+    is_short = len(data) - partitions_start == _ONE_PARTITION_BYTES and len(data) <= _REMEMBERED_BYTES_MAX
+    if is_short and data.endswith(_PLAIN_END) and len(request.topics) == len(request.topics[0].partitions) == 1:
+        if len(_remembered) >= _REMEMBERED_MAX:
+            _remembered.clear()
+        _remembered[head] = request
+    return request
 
 
-def _read(version: int, data: bytes, position: int) -> CommitRequest:
-    group_id, position = _read_text(data, position)
+def _with_offset(like: CommitRequest, offset: int, leader_epoch: int) -> CommitRequest:
+    topic = like.topics[0]
+    commit = _new_tuple(PartitionCommit, (topic.partitions[0].partition_index, offset, leader_epoch, ""))
+    topics = [_new_tuple(type(topic), (topic[0], [commit]))]
+    return _new_tuple(CommitRequest, (*like[:4], topics))
+
+
+def _read(version: int, data: bytes) -> tuple[CommitRequest, int]:
+    """(request, where the partitions of its last topic start)"""
+    group_id, position = _read_text(data, 0)
     (generation,) = _INT32.unpack_from(data, position)
     member_id, position = _read_text(data, position + 4)
     instance_id = None
@@ -73,19 +111,21 @@ def _read(version: int, data: bytes, position: int) -> CommitRequest:
         position += 1
     topic_count, position = _read_count(data, position)
     topics: list[NamedTopicCommits | TopicCommits] = []
+    partitions_start = position
     for _ in range(topic_count):
         if version < TOPIC_IDS_FROM:
-            name, position = _read_text(data, position)
-            partitions, position = _read_partitions(data, position)
+            name, partitions_start = _read_text(data, position)
+            partitions, position = _read_partitions(data, partitions_start)
             topics.append(NamedTopicCommits(name, partitions))
         else:
             raw_id = data[position : position + _ID_BYTES]
-            partitions, position = _read_partitions(data, position + _ID_BYTES)
+            partitions_start = position + _ID_BYTES
+            partitions, position = _read_partitions(data, partitions_start)
             topics.append(TopicCommits(None if raw_id == _NO_ID else UUID(bytes=raw_id), partitions))
         position = position + 1 if data[position] == 0 else skip_tagged_fields(data, position)
     if data[position]:
         skip_tagged_fields(data, position)
-    return CommitRequest(group_id, generation, member_id, instance_id, topics)
+    return CommitRequest(group_id, generation, member_id, instance_id, topics), partitions_start
 
 
 def _read_partitions(data: bytes, position: int) -> tuple[list[PartitionCommit], int]:
@@ -129,19 +169,37 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 def write_commit_response(version: int, correlation_id: int, topics: Sequence[Any]) -> bytes:
     """A whole frame; of each topic name or id, and of each partition index and error code."""
-    parts = [b"", uvarint(len(topics) + 1)]
-    pack = _PARTITION_ANSWER.pack
-    for topic in topics:
-        if version < TOPIC_IDS_FROM:
-            name = topic.name.encode()
-            parts.append(uvarint(len(name) + 1))
-            parts.append(name)
-        else:
-            parts.append(_NO_ID if topic.topic_id is None else topic.topic_id.bytes)
-        parts.append(uvarint(len(topic.partitions) + 1))
-        for answer in topic.partitions:
-            parts.append(pack(answer.partition_index, answer.error_code, 0))
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        topic = topics[0]
+        answer = topic.partitions[0]
+        key = topic.name if version < TOPIC_IDS_FROM else topic.topic_id
+        # Topics that are there have short names; of others there is no end.
+        body_of = _body_for_one if answer.error_code == 0 else _body_for_one.__wrapped__
+        body = body_of(key, answer.partition_index, answer.error_code)
+    else:
+        parts = [uvarint(len(topics) + 1)]
+        for topic in topics:
+            parts.append(_topic_head(topic.name if version < TOPIC_IDS_FROM else topic.topic_id, len(topic.partitions)))
+            parts += [
+                _PARTITION_ANSWER.pack(answer.partition_index, answer.error_code, 0) for answer in topic.partitions
+            ]
+            parts.append(b"\0")
         parts.append(b"\0")
-    parts.append(b"\0")
-    parts[0] = _ANSWER_HEAD.pack(sum(map(len, parts)) + _ANSWER_HEAD.size - 4, correlation_id, 0, 0)
-    return b"".join(parts)
+        body = b"".join(parts)
+    return _ANSWER_HEAD.pack(len(body) + _ANSWER_HEAD.size - 4, correlation_id, 0, 0) + body
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _body_for_one(topic: str | UUID | None, index: int, error_code: int) -> bytes:
+    """From the list of topics on."""
+    return b"".join((b"\2", _topic_head(topic, 1), _PARTITION_ANSWER.pack(index, error_code, 0), b"\0\0"))
+
+
+def _topic_head(topic: str | UUID | None, partition_count: int) -> bytes:
+    """Of a topic by its name, or by its id, which may be all zeros."""
+    if isinstance(topic, str):
+        name = topic.encode()
+        head = uvarint(len(name) + 1) + name
+    else:
+        head = _NO_ID if topic is None else topic.bytes
+    return head + uvarint(partition_count + 1)

@@ -275,6 +275,38 @@ def epochs_of_members_are_checked(groups: Groups) -> Any:
 
 
 @group_case
+def a_member_that_was_put_out_comes_again_with_an_old_offset(groups: Groups) -> Any:
+    """Out of the group it commits nothing. Back in it, it may commit any partition, also one that another member holds
+    and has committed further: whoever has old records in hand and does not heed that they were taken away goes back."""
+    groups.count_epochs_from_one()
+    topic_id = prepare(groups, "held-by-another")
+    group_id = "held-by-another"
+    first, second = (Reporter(groups, group_id, word) for word in ("first", "second"))
+
+    def commit(member: Reporter, epoch: int, offset: int) -> Any:
+        body = commit_of(group_id, group_id, [(0, offset)], topic_id=topic_id, member=(member.member_id, epoch))
+        return groups.ask_all_versions(OFFSET_COMMIT, body)
+
+    first.join(group_id)
+    settle(groups, first)
+    old_epoch = first.epoch
+    answers = [commit(first, old_epoch, 20)]
+    first.epoch = -1
+    first.report()
+    first.owned = []
+    second.join(group_id)
+    settle(groups, second)
+    answers += [commit(second, second.epoch, 128), commit(first, old_epoch, 50)]
+    first.epoch = 0
+    first.join(group_id)
+    settle(groups, first, second)
+    assert [partitions for _, partitions in second.owned] == [[0]]
+    answers += [commit(first, old_epoch, 50), commit(first, first.epoch, 50)]
+    fetch = fetch_offsets_of(group_id, topics=[(group_id, topic_id, [0])])
+    return [*answers, groups.ask_all_versions(OFFSET_FETCH, fetch)]
+
+
+@group_case
 def static_reporters(groups: Groups) -> Any:
     groups.count_epochs_from_one()
     prepare(groups, "static-new", 2)

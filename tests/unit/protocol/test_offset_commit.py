@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
+from penstock.protocol import offset_commit
 from penstock.protocol.messages import Malformed, Struct, decode_request, encode, encode_response, request_entity
 from penstock.protocol.offset_commit import FLEXIBLE_FROM, TOPIC_IDS_FROM, read_commit_request, write_commit_response
 from tests.unit.protocol.kio_strategies import messages
@@ -102,6 +103,54 @@ def test_tagged_fields_that_nobody_knows_are_passed_over(version: int) -> None:
     request = read_commit_request(version, memoryview(frame), 0)
     name = "t" if version < TOPIC_IDS_FROM else None
     assert plain(request, version) == ("g", -1, "", None, [(name, [(3, 5, -1, None)])])
+
+
+# Few of each kind, so that requests begin alike: in the bytes of an offset and in a tag stand ends of other requests.
+PLAIN_END = b"\1\0\0\0"
+offsets = st.sampled_from([bytes(8), b"\xff" * 8, PLAIN_END * 2, b"\0\0\0\1" * 2])
+epochs = st.sampled_from([bytes(4), b"\xff" * 4, PLAIN_END])
+metadata = st.sampled_from([b"\0", b"\1", b"\2\1", b"\5" + PLAIN_END])
+tags = st.sampled_from(
+    [b"\0", b"\1\0\4" + PLAIN_END, b"\1\0\x10" + bytes(12) + PLAIN_END, b"\1\0\x10" + b"\xff" * 12 + PLAIN_END]
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_that_begins_as_an_earlier_one_is_read_as_the_seam_reads_it(version: int) -> None:
+    topic = b"\2t" if version < TOPIC_IDS_FROM else b"\7" * 16
+    head = b"\2g" + b"\xff\xff\xff\xff" + b"\1" + b"\0" + b"\2" + topic + b"\2" + (3).to_bytes(4)
+    ends = st.tuples(offsets, epochs, metadata, tags, tags, tags, st.sampled_from([b"", b"\0", PLAIN_END]))
+
+    @quiet
+    @given(st.lists(ends, min_size=2, max_size=20))
+    def same(all_ends: list[tuple[bytes, ...]]) -> None:
+        for end in all_ends:
+            frame = head + b"".join(end)
+            request = read_commit_request(version, memoryview(frame), 0)
+            assert plain(request, version) == plain(decode_request(KEY, version, frame, 0), version)
+
+    same()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_of_requests_that_begin_alike_only_so_many_are_remembered(version: int) -> None:
+    topic = {"name": "t"} if version < TOPIC_IDS_FROM else {"topic_id": uuid.uuid4()}
+    for number in range(3000):
+        partition = Struct(
+            partition_index=number, committed_offset=number, committed_leader_epoch=-1, committed_metadata=""
+        )
+        body = Struct(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[Struct(**topic, partitions=[partition])],
+        )
+        frame = _encoded(version, body)
+        first, again = (read_commit_request(version, memoryview(frame), 0) for _ in range(2))
+        assert first == again
+        assert again.topics[0].partitions[0].committed_offset == number
+    assert 0 < len(offset_commit._remembered) <= 1024
 
 
 topics = st.lists(

@@ -5,14 +5,16 @@ from version 10 on (KIP-848 clients by member epoch).
 """
 
 import logging
+from functools import partial
 from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
-from penstock.broker.handlers.group_calls import without_empty_topics
+from penstock.coordinator.effects import Effect
+from penstock.coordinator.group.offset_commits import PartitionOutcome, TopicOutcome
+from penstock.coordinator.group.shard import GroupShard
 from penstock.coordinator.requests import RequestContext
-from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Struct, decode_request, encode_response
 from penstock.protocol.offset_commit import FLEXIBLE_FROM, read_commit_request, write_commit_response
 
@@ -27,59 +29,63 @@ def handle_frame(
     broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
 ) -> Answer:
     # Hot, so it goes without a coroutine and a future.
-    request: Any
     if version >= FLEXIBLE_FROM:
-        request = read_commit_request(version, frame, position)
+        commit = _Commit(version, correlation_id, read_commit_request(version, frame, position))
     else:
-        request = decode_request(_KEY, version, frame, position)
-    context = _CONTEXTS[version]
-    deferred = Deferred()
+        commit = _Commit(version, correlation_id, decode_request(_KEY, version, frame, position))
+    if broker.crowd.is_waiting:
+        # What the same member asked before may be among those that wait.
+        broker.crowd.add(partial(commit.begin, broker), commit)
+    else:
+        commit.begin(broker)
+    return commit
 
-    def answer(body: Struct | None, refusal: Refused | None) -> None:
-        try:
-            if body is None:
-                assert refusal is not None
-                body = _refuse(request, refusal.code)
-            deferred.complete(_frame(version, correlation_id, body))
-        except Exception:
-            log.exception("OffsetCommit version %d met a defect in the broker", version)
-            deferred.fail("see the error above")
 
-    def commit() -> None:
+class _Commit(Deferred):
+    __slots__ = ("_correlation_id", "_request", "_version")
+
+    def __init__(self, version: int, correlation_id: int, request: Any) -> None:
+        Deferred.__init__(self)
+        self._version = version
+        self._correlation_id = correlation_id
+        self._request = request
+
+    def begin(self, broker: Broker) -> None:
         try:
             if not broker.is_ready.is_set():
                 raise Refused(ErrorCode.coordinator_not_available, "this node is starting")
-            runner = broker.groups.shards.runner_of(request.group_id)
-            runner.call(lambda shard, token, now_ms: shard.offset_commit(token, request, context, now_ms), answer)
+            broker.groups.shards.runner_of(self._request.group_id).call(self._invoke, self._answered)
         except Refused as refused:
-            deferred.complete(_frame(version, correlation_id, _refuse(request, refused.code)))
+            self._answered(None, refused)
 
-    if broker.crowd.is_waiting:
-        # What the same member asked before may be among those that wait.
-        broker.crowd.add(commit, deferred)
-    else:
-        commit()
-    return deferred
+    def _invoke(self, shard: GroupShard, token: int, now_ms: int) -> list[Effect]:
+        return shard.offset_commit(token, self._request, _CONTEXTS[self._version], now_ms)
 
-
-def _frame(version: int, correlation_id: int, body: Struct) -> list[Part]:
-    without_empty_topics(body)
-    if version >= FLEXIBLE_FROM:
-        return [write_commit_response(version, correlation_id, body.topics)]
-    return [encode_response(_KEY, version, correlation_id, body)]
+    def _answered(self, body: Struct | None, refusal: Refused | None) -> None:
+        version = self._version
+        try:
+            if body is None:
+                assert refusal is not None
+                body = _refuse(self._request, refusal.code)
+            if version >= FLEXIBLE_FROM:
+                self.complete((write_commit_response(version, self._correlation_id, body.topics),))
+            else:
+                self.complete((encode_response(_KEY, version, self._correlation_id, body),))
+        except Exception:
+            log.exception("OffsetCommit version %d met a defect in the broker", version)
+            self.fail("see the error above")
 
 
 def _refuse(request: Any, code: ErrorCode) -> Struct:
     return Struct(
         topics=[
-            Struct(
-                name=getattr(topic, "name", ""),
-                topic_id=getattr(topic, "topic_id", None),
-                partitions=[
-                    Struct(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions
-                ],
+            TopicOutcome(
+                getattr(topic, "name", ""),
+                getattr(topic, "topic_id", None),
+                [PartitionOutcome(partition.partition_index, code) for partition in topic.partitions],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 

@@ -15,8 +15,13 @@ from penstock.coordinator.group.state import PartitionCheck, ShardState
 from penstock.coordinator.requests import RequestContext, milliseconds
 from penstock.protocol.messages import Struct
 
+# Up to here a client may say how long its offsets are to be kept.
+_COMMIT_HAS_RETENTION_UNTIL = 4
+# From here on a client may be a static member.
+_COMMIT_HAS_INSTANCE_FROM = 7
 # From here on a commit to a group that is not there is told so, rather than that its generation is wrong.
 _COMMIT_TELLS_NOT_FOUND = 9
+_new_tuple = tuple.__new__
 
 
 class PartitionOutcome(NamedTuple):
@@ -26,14 +31,22 @@ class PartitionOutcome(NamedTuple):
     error_code: ErrorCode
 
 
+class TopicOutcome(NamedTuple):
+    name: str
+    topic_id: UUID | None
+    partitions: list[PartitionOutcome]
+
+
 class OffsetCommits:
     def __init__(self, state: ShardState) -> None:
         self._state = state
 
     def offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
-        verdict = self.check(request, context)
-        retention_ms = milliseconds(request.retention_time) if hasattr(request, "retention_time") else -1
-        return self._commit(token, request, verdict, now_ms, -1 if retention_ms == -1 else now_ms + retention_ms)
+        expire_ms = -1
+        if context.version <= _COMMIT_HAS_RETENTION_UNTIL:
+            retention_ms = milliseconds(request.retention_time)
+            expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+        return self._commit(token, request, self.check(request, context), now_ms, expire_ms)
 
     def txn_offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
         """The records are part of the transaction of the request's producer; whether that is open, the shell knows."""
@@ -46,17 +59,18 @@ class OffsetCommits:
 
     def check(self, request: Any, context: RequestContext) -> ErrorCode | PartitionCheck:
         """What the group says to a commit of this member and generation."""
-        if not fits_record(request.group_id):
-            return ErrorCode.invalid_group_id
         generation = request.generation_id_or_member_epoch
         group = self._state.groups.get(request.group_id)
         if group is None:
+            if not fits_record(request.group_id):
+                return ErrorCode.invalid_group_id
             # Without a generation it is a consumer that only keeps offsets here: replaying them makes its group.
             if generation < 0:
                 return ErrorCode.none
             is_told = context.version >= _COMMIT_TELLS_NOT_FOUND
             return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
-        return group.check_offset_commit(request.member_id, instance_id_of(request), generation, False, context.version)
+        instance_id = request.group_instance_id if context.version >= _COMMIT_HAS_INSTANCE_FROM else None
+        return group.check_offset_commit(request.member_id, instance_id, generation, False, context.version)
 
     def _check_in_transaction(self, request: Any, context: RequestContext) -> ErrorCode | PartitionCheck:
         if not fits_record(request.group_id):
@@ -74,24 +88,25 @@ class OffsetCommits:
     def _commit(
         self, token: int, request: Any, verdict: ErrorCode | PartitionCheck, now_ms: int, expire_ms: int
     ) -> list[Effect]:
-        # Hot: the inner loop runs for every offset that anybody commits.
-        metadata_max: int = self._state.settings["offset.metadata.max.bytes"]
+        # Hot: groups commit all the time, and the inner loop runs for every offset.
         group_id = request.group_id
         records: list[CoordinatorRecord] = []
-        topics = []
+        topics: list[TopicOutcome] = []
         for topic in request.topics:
             name, topic_id, error = self._resolve(topic)
             partition_count = self._state.topics.partition_count(name) or 0
-            answers = []
+            # The one version of the record that keeps an expiration has no room for the id.
+            topic_id_kept = topic_id if expire_ms == -1 else None
+            outcomes: list[PartitionOutcome] = []
             for partition in topic.partitions:
                 index = partition.partition_index
+                metadata = partition.committed_metadata or ""
                 code = error
                 if not code and not 0 <= index < partition_count:
                     code = ErrorCode.unknown_topic_or_partition
-                if not code and verdict:
+                if verdict and not code:
                     code = verdict if isinstance(verdict, ErrorCode) else verdict(name, index)
-                metadata = partition.committed_metadata or ""
-                if not code and len(metadata) > metadata_max:
+                if metadata and not code and len(metadata) > self._state.settings["offset.metadata.max.bytes"]:
                     code = ErrorCode.offset_metadata_too_large
                 if not code:
                     value = OffsetCommitValue(
@@ -100,13 +115,14 @@ class OffsetCommits:
                         metadata=metadata,
                         commit_timestamp=now_ms,
                         expire_timestamp=expire_ms,
-                        # The one version of the record that keeps an expiration has no room for the id.
-                        topic_id=topic_id if expire_ms == -1 else None,
+                        topic_id=topic_id_kept,
                     )
                     key = OffsetCommitKey(group=group_id, topic=name, partition=index)
-                    records.append(CoordinatorRecord(key, value))
-                answers.append(PartitionOutcome(index, code))
-            topics.append(Struct(name=name, topic_id=topic_id, partitions=answers))
+                    records.append(_new_tuple(CoordinatorRecord, (key, value)))
+                outcomes.append(_new_tuple(PartitionOutcome, (index, code)))
+            if outcomes:
+                # As in Kafka, a topic that was named without partitions is not mentioned in the answer.
+                topics.append(TopicOutcome(name, topic_id, outcomes))
         answer = Answer(token, Struct(topics=topics))
         return [Append(records), answer] if records else [answer]
 

@@ -20,6 +20,7 @@ class Committed(NamedTuple):
 
 Partitions = dict[int, Committed]
 _Offsets = dict[str, dict[str, Partitions]]
+_new_tuple = tuple.__new__
 
 
 class OffsetStore:
@@ -77,7 +78,12 @@ class OffsetStore:
         if value is None:
             self._remove(key)
         elif producer_id == NO_PRODUCER_ID:
-            self._put(key.group, key.topic, key.partition, Committed(value, self._sequence))
+            # Hot: groups commit all the time.
+            committed = _new_tuple(Committed, (value, self._sequence))
+            try:
+                self._by_group[key.group][key.topic][key.partition] = committed
+            except KeyError:
+                self._put(key.group, key.topic, key.partition, committed)
         else:
             pending = self._pending.setdefault(producer_id, {}).setdefault(key.group, {}).setdefault(key.topic, {})
             pending[key.partition] = Committed(value, self._sequence)
@@ -96,14 +102,8 @@ class OffsetStore:
                         self._put(group_id, topic, partition, committed)
 
     def _put(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
-        topics = self._by_group.get(group_id)
-        if topics is None:
-            topics = self._by_group[group_id] = {}
-        partitions = topics.get(topic)
-        if partitions is None:
-            partitions = topics[topic] = {}
-            self._groups_by_topic.setdefault(topic, set()).add(group_id)
-        partitions[partition] = committed
+        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+        self._groups_by_topic.setdefault(topic, set()).add(group_id)
 
     def _remove(self, key: OffsetCommitKey) -> None:
         topics = self._by_group.get(key.group, {})

@@ -27,7 +27,7 @@ class Offsets:
         self._store = store
         # Topics with offsets that this shard has seen to exist, so that one missing from a view that lags behind is not
         # taken for a deleted one.
-        self._seen_topics: dict[str, UUID] = {}
+        self.seen_topics: dict[str, UUID] = {}
 
     # OffsetFetch
 
@@ -180,20 +180,19 @@ class Offsets:
         still_seen = {}
         for topic in self._store.topics():
             topic_id = self._state.topics.topic_id(topic)
-            seen_id = self._seen_topics.get(topic)
+            seen_id = self.seen_topics.get(topic)
             if seen_id is not None and topic_id != seen_id:
                 records += self._store.tombstones_of_topic(topic)
             if topic_id is not None:
                 still_seen[topic] = topic_id
-        self._seen_topics = still_seen
+        self.seen_topics = still_seen
         return [Append(records)] if records else []
 
     def note_topic(self, name: str) -> None:
-        """Offsets of this topic were replayed."""
-        if name not in self._seen_topics:
-            topic_id = self._state.topics.topic_id(name)
-            if topic_id is not None:
-                self._seen_topics[name] = topic_id
+        """Offsets of this topic, which is none of `seen_topics`, were replayed."""
+        topic_id = self._state.topics.topic_id(name)
+        if topic_id is not None:
+            self.seen_topics[name] = topic_id
 
 
 def _fetched(partition: int, value: Any | None, error: ErrorCode) -> Struct:

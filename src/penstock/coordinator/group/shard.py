@@ -71,9 +71,10 @@ class GroupShard:
 
     def offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
         effects = self._commits.offset_commit(token, request, context, now_ms)
-        group = self._state.groups.get(request.group_id)
-        if isinstance(group, ClassicGroup) and isinstance(effects[0], Append):
-            self._classic.note_alive(group, request.member_id, now_ms)
+        if request.member_id and isinstance(effects[0], Append):
+            group = self._state.groups.get(request.group_id)
+            if isinstance(group, ClassicGroup):
+                self._classic.note_alive(group, request.member_id, now_ms)
         return effects
 
     def txn_offset_commit(self, token: int, request: Any, context: RequestContext, now_ms: int) -> list[Effect]:
@@ -147,7 +148,8 @@ class GroupShard:
             # Hot: groups commit all the time.
             self._store.replay(key, record.value, producer_id)
             if record.value is not None:
-                self._offsets.note_topic(key.topic)
+                if key.topic not in self._offsets.seen_topics:
+                    self._offsets.note_topic(key.topic)
                 if key.group not in self._state.groups:
                     # Somebody only keeps offsets here; or the record of the group comes later.
                     self._state.groups[key.group] = ClassicGroup(key.group)
