@@ -8,7 +8,7 @@ Where each is looked after, by the numbers of the reliability page:
 4 high watermark  `Observer._check_leader`; readers hold every answer against it
 5 one leader      `Observer._check_leader`; `LateComer` and `TransactionalProducer._haunt`, whom nobody may serve
 6, 7, 8           `Observer._check_controller`, `_check_leader`, `_watch_truncations`
-9 indexes         `check_indexes`, after torn writes. No bits rot here yet.
+9 indexes         `check_indexes`, after torn writes; `Rot._check_others`, readers and all who look at logs: checksums
 10 once           `check_appended_once`, and producers, which send acknowledged batches again
 11, 12, 14, 15    `Observer._check_quorum`, `_watch_votes`, `_check_vote_was_kept`, `_check_isolation`,
                   `_check_metadata`; `check_settings`. That what is committed is on a majority's disks shows when all of
@@ -32,8 +32,8 @@ from penstock.coordinator.transaction.states import PREPARING, TransactionState
 from penstock.log.config import LogConfig
 from penstock.log.end_marker import read_end_marker
 from penstock.protocol.batch import HEADER_BYTES, read_header
-from tests.simulation.client import batches_of, records_of
-from tests.simulation.history import ABORTED, COMMITTED, Violation
+from tests.simulation.client import Damaged, batches_of, records_of
+from tests.simulation.history import ABORTED, COMMITTED, Trim, Violation
 
 _TOPIC = 2
 
@@ -58,6 +58,13 @@ def is_settled(world: "SimulatedWorld") -> bool:
 
 def check_at_the_end(world: "SimulatedWorld") -> None:
     log_bytes.cache_clear()
+    try:
+        _check_at_the_end(world)
+    except Damaged as problem:
+        raise Violation(9, "checksums", str(problem)) from problem
+
+
+def _check_at_the_end(world: "SimulatedWorld") -> None:
     check_acknowledged_is_readable(world)
     check_appended_once(world)
     check_replicas_are_identical(world)
@@ -218,14 +225,16 @@ def check_decisions(world: "SimulatedWorld") -> None:
 
 
 def check_retention(world: "SimulatedWorld") -> None:
-    """1: only the beginning of a log is dropped, whole, and no more of it than its settings and users ask for."""
+    """1: only the beginning of a log is dropped, whole, and no more of it than its settings and users ask for. What was
+    dropped may come back, the same as it was."""
+    trims = world.history.trims
     for broker in world.cluster.brokers():
         for partition in broker.hosting:
             key = (partition.topic, partition.index)
             if partition.topic not in world.history.trimmed_topics or partition.leader is None:
                 continue
             start = partition.log.log_start_offset
-            if start < world.history.trimmed_for_good.get(key, 0):
+            if any(trim.offset > start and _must_hold(world, key, broker.node_id, trim) for trim in trims.get(key, ())):
                 raise Violation(1, "trimmed", f"{partition.name} begins at {start} again")
             data = log_bytes(partition)
             found = {record.offset: record.value for _, record in records_of(data)}
@@ -236,6 +245,13 @@ def check_retention(world: "SimulatedWorld") -> None:
             is_retained = len(data) >= partition.config.retention_bytes
             if start > world.history.trimmed_to.get(key, 0) and not is_retained:
                 raise Violation(1, "retained", f"{partition.name} has {len(data)} bytes left, from {start} on")
+
+
+def _must_hold(world: "SimulatedWorld", key: tuple[str, int], leader: int, trim: Trim) -> bool:
+    """Where a log begins, the leader that confirmed it keeps on its disk. The others know it until they end without a
+    farewell (Kafka writes it down now and then): who leads then may begin where it did before."""
+    has_kept_its_copy = key not in world.cluster.rotten and "reassign" not in world.works
+    return trim.ends == world.cluster.ends or (trim.leader == leader and has_kept_its_copy)
 
 
 def check_settings(world: "SimulatedWorld") -> None:

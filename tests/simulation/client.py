@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.base.errors import ErrorCode
 from penstock.broker.peers import Peer, PeerGone
-from penstock.protocol.batch import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
+from penstock.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_is_valid, read_header
 from penstock.protocol.messages import Malformed, Struct
 from penstock.protocol.records import Record, iterate_records
 from tests.simulation.cluster import PORT, SimCluster
@@ -26,6 +26,10 @@ _VERSIONS = {METADATA: 12, FETCH: 12, LIST_OFFSETS: 8, CREATE_TOPICS: 7, DELETE_
 
 class Unavailable(Exception):
     """No answer came, or none that says anything: what was asked may or may not have been done."""
+
+
+class Damaged(Unavailable):
+    """What came is not what was written: a checksum is wrong."""
 
 
 class SimClient:
@@ -193,15 +197,16 @@ def _codes(answer: Any) -> Iterator[int]:
 
 
 def batches_of(data: bytes | None) -> Iterator[tuple[BatchHeader, bytes]]:
-    """All whole batches; one that is cut short ends it, as it may in a fetch."""
+    """All whole batches; one that is cut short ends it, as it may in a fetch, but for the first. Raises Damaged."""
     position = 0
     while data and position + HEADER_BYTES <= len(data):
         header = read_header(data, position)
         end = position + header.size
-        if end > len(data):
+        if end > len(data) and position:
             return
         batch = data[position:end]
-        assert crc_is_valid(batch, header), "a batch with a bad checksum"
+        if header.magic != MAGIC or not HEADER_BYTES <= header.size == len(batch) or not crc_is_valid(batch, header):
+            raise Damaged(f"a batch at offset {header.base_offset} with a wrong checksum")
         yield header, batch
         position = end
 

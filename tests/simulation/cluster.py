@@ -155,6 +155,7 @@ class SimHost:
     def _end(self, *, silently: bool) -> None:
         assert self.loop is not None
         self.cluster.on_end(self)
+        self.cluster.ends += 1
         loop, self.loop = self.loop, None
         loop.kill()
         self.cluster.graveyard += [self.broker, self.server]
@@ -184,8 +185,11 @@ class SimCluster:
         self.on_end: Callable[[SimHost], None] = lambda host: None
         # Called when a broker was made and has not begun.
         self.on_broker: Callable[[SimHost, Broker], None] = lambda host, broker: None
+        self.ends = 0
         # What has ended is kept, so that it is not torn down in the middle of a run.
         self.graveyard: list[object] = []
+        # Partitions of which a replica has rotted at some time: answers may hold what nobody must believe.
+        self.rotten: set[tuple[str, int]] = set()
         self.node_ids = range(1, nodes + 1)
         self.hosts = {node_id: SimHost(self, node_id) for node_id in self.node_ids}
 

@@ -22,6 +22,7 @@ from penstock.cluster.raft.effects import NO_NODE, Sync
 from penstock.cluster.raft.elections import Elections
 from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE
 from penstock.coordinator.effects import Send
+from penstock.log import log as log_module
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate, ProducerState
 from penstock.log.storage import StoredLog
@@ -35,7 +36,7 @@ class Defect:
     caught_by_seed: int
 
 
-def _replacing(owner: type, name: str, make: Callable[[Any], Any]) -> Callable[[], Callable[[], None]]:
+def _replacing(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], Callable[[], None]]:
     """`make` gets the function as it is, and gives the defective one."""
 
     def plant() -> Callable[[], None]:
@@ -250,6 +251,9 @@ DEFECTS = {
         "markers are sent before the decision is replicated",
         _replacing(CoordinatorRunner, "write", _acts_before_commit),
         3011,
+    ),
+    "trusts-checksums": Defect(
+        "a follower takes batches whose checksum is wrong", _replacing(log_module, "crc_is_valid", _always(True)), 33
     ),
     "wakes-between-roles": Defect(
         "who steps down lets readers look before it follows",

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.log.log import Log
 from tests.simulation.cluster import SimCluster, SimHost
 from tests.simulation.network import Network
+from tests.simulation.rot import Rot
 
 _GAP_SECONDS = (0.3, 4.0)
 _DOWN_SECONDS = (0.2, 6.0)
@@ -24,6 +25,9 @@ class Faults:
         self._note = note
         self._is_over = False
         self._paused: dict[int, None] = {}
+        # Who takes its leave.
+        self._leaving: set[int] = set()
+        self.rot = Rot(cluster, note)
         # The node whose disk has lost something since all replicas were in sync.
         self._tainted: int | None = None
         self.counts: dict[str, int] = {}
@@ -53,8 +57,19 @@ class Faults:
         # Each run has its own mixture: some kinds not at all, others all the time.
         self._kinds = {name: (act, weight * self._random.choice((0, 1, 1, 3))) for name, (act, weight) in kinds.items()}
 
+    @property
+    def loses_memory(self) -> bool:
+        """Whether a node may lose what was acknowledged, which others still have."""
+        return not self._is_synced and "power cut" in self._kinds
+
     def begin(self) -> None:
         self._plan()
+        self.rot.begin(self._is_quiet)
+
+    def _is_quiet(self) -> bool:
+        return not self._leaving and not any(
+            host.disk.capacity_bytes is not None or _has_failed(host) for host in self._cluster.hosts.values()
+        )
 
     def _plan(self) -> None:
         if not self._is_over:
@@ -91,7 +106,7 @@ class Faults:
 
     def _kill(self) -> bool:
         host = self._any_up()
-        if host is None:
+        if host is None or self.rot.spares(host):
             return False
         self._note(f"kill {host.name}")
         host.kill()
@@ -101,12 +116,14 @@ class Faults:
 
     def _stop(self) -> bool:
         host = self._any_up()
-        if host is None or host.node_id in self._paused or not host.is_ready:
+        if host is None or host.node_id in self._paused or not host.is_ready or self.rot.spares(host):
             return False
         self._note(f"stop {host.name}")
         host.stop_cleanly()
+        self._leaving.add(host.node_id)
 
         def start_when_down() -> None:
+            self._leaving.discard(host.node_id)
             if host.is_up:
                 # It hangs while it takes its leave: somebody loses patience.
                 host.kill()
@@ -120,8 +137,8 @@ class Faults:
 
     def _may_lose(self, host: SimHost) -> bool:
         """Where replicas hold what is acknowledged in memory only, one of them may lose it, not two."""
-        if self._is_synced:
-            return True
+        if self._is_synced or self.rot.spares(host):
+            return not self.rot.spares(host)
         if "power cut" not in self._kinds or (self._tainted != host.node_id and not self._all_in_sync()):
             return False
         self._tainted = host.node_id
@@ -177,7 +194,7 @@ class Faults:
             return
         (host,) = hosts
         self._note(f"{host.name} is struck, which has appended to {what}")
-        if self._random.random() < 0.3:
+        if self._random.random() < 0.3 or self.rot.spares(host):
             self._isolate_host(host)
             return
         if self._is_synced and self._random.random() < 0.5:
@@ -188,6 +205,8 @@ class Faults:
         self._later(lambda: self._start(host))
 
     def _black_out(self) -> bool:
+        if self.rot.host is not None:
+            return False
         self._note("power cut of all")
         for host in self._cluster.hosts.values():
             host.cut_power(self._random)
@@ -215,6 +234,8 @@ class Faults:
         return True
 
     def _fill_disk(self) -> bool:
+        if self.rot.host is not None:
+            return False
         host = self._random.choice(list(self._cluster.hosts.values()))
         self._note(f"disk of {host.name} is full")
         host.disk.capacity_bytes = host.disk.used_bytes() + self._random.randrange(2000)
@@ -222,20 +243,11 @@ class Faults:
         def free() -> None:
             self._note(f"disk of {host.name} has space")
             host.disk.capacity_bytes = None
-            self._restart_if_failed(host)
+            # A full disk that passes is no reason for a restart, but a node may have ended while it started.
+            self._start(host)
 
         self._later(free)
         return True
-
-    def _restart_if_failed(self, host: SimHost) -> None:
-        """What a node says after its disk has failed it: that it wants to be restarted."""
-        broker = host.broker
-        if host.is_up and broker is not None and hasattr(broker, "quorum"):
-            has_failed = broker.quorum._has_failed or any(partition.has_failed for partition in broker.hosting)
-            if has_failed and host.node_id not in self._paused:
-                self._note(f"restart of {host.name}, whose disk had failed")
-                host.kill()
-        self._start(host)
 
     def _jump_clock(self) -> bool:
         host = self._random.choice(list(self._cluster.hosts.values()))
@@ -309,6 +321,7 @@ class Faults:
     def heal(self) -> None:
         """Everything is well from here on."""
         self._is_over = True
+        self.rot.finish()
         self._disarm()
         self._note("healed")
         self._network.heal()
@@ -322,6 +335,13 @@ class Faults:
         self._disarm()
 
     def keep_healed(self) -> None:
-        """Whoever gave up when something failed is started again, as a supervisor would."""
+        """Whose process ended when something failed is started again, as a supervisor would."""
         for host in self._cluster.hosts.values():
-            self._restart_if_failed(host)
+            self._start(host)
+
+
+def _has_failed(host: SimHost) -> bool:
+    broker = host.broker
+    if not host.is_up or broker is None or not hasattr(broker, "quorum"):
+        return False
+    return broker.quorum._has_failed or any(partition.has_failed for partition in broker.hosting)

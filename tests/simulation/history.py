@@ -1,6 +1,7 @@
 """What the clients of a run have done and seen, for the checkers."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
 
@@ -51,6 +52,15 @@ class GroupCommits:
     acknowledged: int = -1
 
 
+class Trim(NamedTuple):
+    """The beginning of a partition was deleted, as its leader confirmed."""
+
+    offset: int
+    leader: int
+    # How many processes of nodes had ended by then.
+    ends: int
+
+
 class History:
     def __init__(self) -> None:
         self.writes: dict[bytes, Write] = {}
@@ -66,9 +76,9 @@ class History:
         # Topics that are trimmed or compacted, or that were deleted in between: less can be said of them.
         self.compacted_topics: set[str] = set()
         self.trimmed_topics: set[str] = set()
-        # Up to where their beginnings were asked to be deleted, and up to where that was confirmed.
+        # Up to where their beginnings were asked to be deleted, and what was confirmed of that.
         self.trimmed_to: dict[TopicPartition, int] = {}
-        self.trimmed_for_good: dict[TopicPartition, int] = {}
+        self.trims: dict[TopicPartition, list[Trim]] = {}
         self.acknowledged = 0
         self.reads = 0
 

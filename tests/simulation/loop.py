@@ -59,6 +59,7 @@ class Scheduler:
     """What happens next, in the whole world."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.now_s = 0.0
         self.network: Network | None = None

@@ -4,9 +4,11 @@ It looks between two callbacks, every tenth of a second and before a process end
 incarnations: a node that was started anew is somebody else until it has registered.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.base.errors import Refused
 from penstock.broker.broker import Broker
 from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
 from penstock.broker.transaction_coordinator import TransactionCoordinator
@@ -17,7 +19,7 @@ from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE, parse_quorum_sta
 from penstock.cluster.raft.voters import ReplicaKey
 from penstock.coordinator.transaction.requests import WriteMarkers
 from penstock.log.log import Log
-from tests.simulation.client import records_of
+from tests.simulation.client import Damaged, records_of
 from tests.simulation.cluster import SimCluster, SimHost
 from tests.simulation.history import History, TopicPartition, Violation
 
@@ -74,14 +76,16 @@ class Observer:
             topic, _, index = log.directory.rpartition("-")
             end = log.log_end_offset
             if any(((topic, int(index)), at) in epochs for at in range(offset, end)):
-                found = log.read(offset, 1 << 20, end, at_least_one=True)
-                data = b"" if found is None else found.file.read(found.position, found.length)
-                for header, record in records_of(data):
-                    at = ((topic, int(index)), record.offset)
-                    if record.offset >= offset and epochs.get(at) == header.leader_epoch:
-                        self._found.append(
-                            Violation(8, "truncation", f"{log.directory} is cut at {offset}, with {record.value!r}")
-                        )
+                # Of what has rotted it does not matter.
+                with contextlib.suppress(Refused, Damaged):
+                    found = log.read(offset, 1 << 20, end, at_least_one=True)
+                    data = b"" if found is None else found.file.read(found.position, found.length)
+                    for header, record in records_of(data):
+                        at = ((topic, int(index)), record.offset)
+                        if record.offset >= offset and epochs.get(at) == header.leader_epoch:
+                            self._found.append(
+                                Violation(8, "truncation", f"{log.directory} is cut at {offset}, with {record.value!r}")
+                            )
             return truncate_to(log, offset, now_ms)
 
         Log.truncate_to = watched  # type: ignore[method-assign,assignment]
@@ -156,10 +160,14 @@ class Observer:
     def look(self) -> None:
         if self._found:
             raise self._found[0]
-        for host in self._cluster.hosts.values():
-            broker = host.broker
-            if broker is None or host.loop is None or not hasattr(broker, "quorum"):
-                continue
+        running = [
+            (host, host.broker)
+            for host in self._cluster.hosts.values()
+            if host.broker is not None and host.loop is not None and hasattr(host.broker, "quorum")
+        ]
+        for host, broker in running:
+            self._note_quorum_leader(host, broker)
+        for host, broker in running:
             self._check_quorum(host, broker)
             if broker.is_ready.is_set():
                 for partition in broker.hosting:
@@ -200,23 +208,27 @@ class Observer:
 
     # The quorum
 
+    def _note_quorum_leader(self, host: SimHost, broker: Broker) -> None:
+        """11: at most one leader per term."""
+        quorum = broker.quorum._quorum
+        if quorum.leader_id == host.node_id and not broker.quorum._has_failed:
+            other = self._quorum_leaders.setdefault(quorum.epoch, host.node_id)
+            if other != host.node_id:
+                raise Violation(11, "one leader per term", f"term {quorum.epoch}: nodes {other} and {host.node_id}")
+
     def _check_quorum(self, host: SimHost, broker: Broker) -> None:
         quorum = broker.quorum._quorum
         if broker.quorum._has_failed:
             return
         epoch = quorum.epoch
-        if quorum.leader_id == host.node_id:
-            # 11: at most one leader per term.
-            other = self._quorum_leaders.setdefault(epoch, host.node_id)
-            if other != host.node_id:
-                raise Violation(11, "one leader per term", f"term {epoch}: nodes {other} and {host.node_id}")
-            # 12: it has everything that was ever committed, unless it is one of the past that does not know it yet.
-            if epoch == max(self._quorum_leaders) and broker.quorum.next_offset < self._metadata_end:
-                raise Violation(
-                    12,
-                    "leader completeness",
-                    f"{host.name} leads term {epoch} with {broker.quorum.next_offset} of {self._metadata_end}",
-                )
+        # 12: it has everything that was ever committed, unless it is one of the past that does not know it yet.
+        is_last = quorum.leader_id == host.node_id and epoch == max(self._quorum_leaders)
+        if is_last and broker.quorum.next_offset < self._metadata_end:
+            raise Violation(
+                12,
+                "leader completeness",
+                f"{host.name} leads term {epoch} with {broker.quorum.next_offset} of {self._metadata_end}",
+            )
         self._check_isolation(host, broker, epoch)
 
     def _check_isolation(self, host: SimHost, broker: Broker, epoch: int) -> None:

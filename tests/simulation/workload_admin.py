@@ -51,8 +51,15 @@ class Administrator:
     """Does one thing after the other, so that the last one that was confirmed counts."""
 
     def __init__(
-        self, cluster: SimCluster, stop: Stop, name: str, partitions: list[TopicPartition], works: list[str]
+        self,
+        cluster: SimCluster,
+        stop: Stop,
+        name: str,
+        partitions: list[TopicPartition],
+        works: list[str],
+        isr_mins: tuple[str, ...],
     ) -> None:
+        """`isr_mins`: what min.insync.replicas may become; none if it stays as it is."""
         self.client = SimClient(cluster, name)
         self._cluster = cluster
         self._stop = stop
@@ -62,6 +69,9 @@ class Administrator:
             self._acts += [self._move, self._elect]
         if "configs" in works:
             self._acts += [self._set]
+        self._isr_mins = isr_mins
+        if isr_mins:
+            self._acts += [self._set_isr_min]
         self._settings: dict[tuple[int, str, str], _Wishes] = {}
         self._moves: dict[TopicPartition, _Wishes] = {}
         self.is_done = False
@@ -111,7 +121,14 @@ class Administrator:
         else:
             kind, resource, choices = _TOPIC, chance.choice(self._partitions)[0], _TOPIC_SETTINGS
         name = chance.choice(list(choices))
-        value = chance.choice(choices[name])
+        await self._alter(kind, resource, name, chance.choice(choices[name]))
+
+    async def _set_isr_min(self) -> None:
+        chance = self.client.random
+        topic, _ = chance.choice(self._partitions)
+        await self._alter(_TOPIC, topic, "min.insync.replicas", chance.choice((*self._isr_mins, None)))
+
+    async def _alter(self, kind: int, resource: str, name: str, value: str | None) -> None:
         config = Struct(name=name, config_operation=_DELETE if value is None else _SET, value=value)
         body = Struct(
             resources=[Struct(resource_type=kind, resource_name=resource, configs=[config])], validate_only=False

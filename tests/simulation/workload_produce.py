@@ -12,6 +12,7 @@ from tests.simulation.client import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     PRODUCE,
+    Damaged,
     SimClient,
     Unavailable,
     batches_of,
@@ -227,7 +228,12 @@ class Reader:
             self.client.leaders.pop(self.key, None)
             await self.client.pause()
             return
-        batches = list(batches_of(answer.records))
+        batches, damage = [], None
+        try:
+            for one in batches_of(answer.records):
+                batches.append(one)
+        except Damaged as problem:
+            damage = problem
         self._check(answer, [header for header, _ in batches])
         visible = {header for header, _ in visible_batches(answer, batches)} if self.is_committed else None
         for header, batch in batches:
@@ -241,6 +247,10 @@ class Reader:
             self.offset = max(self.offset, header.last_offset + 1)
         self.high_watermark = answer.high_watermark
         self.stable_offset = answer.last_stable_offset
+        if damage is not None:
+            if self.key not in self.client.cluster.rotten:
+                raise Violation(9, "checksums", f"{self.key} from {self.offset} on: {damage}")
+            raise damage
 
     def _check(self, answer: Any, headers: list[BatchHeader]) -> None:
         limit = answer.last_stable_offset if self.is_committed else answer.high_watermark

@@ -17,7 +17,7 @@ from tests.simulation.client import (
     records_of,
 )
 from tests.simulation.cluster import EPOCH_MS, SimCluster
-from tests.simulation.history import History, Violation
+from tests.simulation.history import History, Trim, Violation
 from tests.simulation.workload_produce import Stop
 
 _DELETE_RECORDS = 21
@@ -188,7 +188,9 @@ class Trimmer:
         self._history.trimmed_to[self._key] = max(self._history.trimmed_to.get(self._key, 0), offset)
         partition = Struct(partition_index=self._key[1], offset=offset)
         body = Struct(topics=[Struct(name=self._key[0], partitions=[partition])], timeout=3000)
-        answer = await self.client.ask(await self.client.leader_of(self._key), _DELETE_RECORDS, body, 2)
+        leader = await self.client.leader_of(self._key)
+        ends = self.client.cluster.ends
+        answer = await self.client.ask(leader, _DELETE_RECORDS, body, 2)
         (trimmed,) = answer.topics[0].partitions
         code = ErrorCode(trimmed.error_code)
         if code:
@@ -196,5 +198,4 @@ class Trimmer:
             return
         if trimmed.low_watermark < offset:
             raise Violation(1, "trimmed", f"{self._key} begins at {trimmed.low_watermark} after a cut at {offset}")
-        acked = self._history.trimmed_for_good
-        acked[self._key] = max(acked.get(self._key, 0), offset)
+        self._history.trims.setdefault(self._key, []).append(Trim(offset, leader, ends))

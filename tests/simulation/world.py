@@ -1,6 +1,7 @@
 """Everything of one run put together: cluster, network, clients, faults, observers; its phases and its end."""
 
 import hashlib
+import random
 
 from penstock.protocol.messages import Struct
 from tests.simulation.checkers import check_at_the_end, is_settled
@@ -42,6 +43,8 @@ _WORKS = {
     "reassign": 0.4,
     "configs": 0.3,
 }
+
+_ISR_MIN_LIKELIHOOD = 0.12
 
 Worker = Producer | TransactionalProducer | Member | LateComer | Administrator | Recreator | Trimmer
 
@@ -85,9 +88,9 @@ class SimulatedWorld:
         self.faults = Faults(self.cluster, self.network, is_synced=self.is_synced, note=self.note)
         self.observer = Observer(self.cluster, self.history, is_synced=self.is_synced)
         # Each run has its own mixture of work, as of mishaps: what is alone in one is in the way of others elsewhere.
-        self._works = [work for work, likelihood in _WORKS.items() if chance.random() < likelihood]
-        self._topics = {topic: _TOPICS[topic] for topic in _TOPICS if topic in self._works or topic == "plain"}
-        self.note(f"work: {', '.join(self._works)}")
+        self.works = [work for work, likelihood in _WORKS.items() if chance.random() < likelihood]
+        self._topics = {topic: _TOPICS[topic] for topic in _TOPICS if topic in self.works or topic == "plain"}
+        self.note(f"work: {', '.join(self.works)}")
         self.producers_stop = Stop()
         self.readers_stop = Stop()
         self.producers: list[Worker] = []
@@ -111,7 +114,8 @@ class SimulatedWorld:
         self._until(lambda: False, fault_s, observe_s)
         self.faults.heal()
         if not self._until(self._is_healed, converge_s_max, observe_s):
-            raise Violation(0, "liveness", f"{converge_s_max} s after the last fault: {self.observer.why_not_healed()}")
+            why_not = self.observer.why_not_healed() or "what has rotted is not put right"
+            raise Violation(0, "liveness", f"{converge_s_max} s after the last fault: {why_not}")
         self.note("all replicas in sync")
         self.producers_stop.is_set = True
         if not self._until(lambda: all(one.is_done for one in self.producers), converge_s_max, observe_s):
@@ -132,7 +136,7 @@ class SimulatedWorld:
 
     def _is_healed(self) -> bool:
         self.faults.keep_healed()
-        return self.observer.is_healed()
+        return self.observer.is_healed() and self.faults.rot.host is None
 
     def _raise_defects(self) -> None:
         for process, problem in self.scheduler.defects:
@@ -182,37 +186,40 @@ class SimulatedWorld:
     def _start_clients(self) -> None:
         args = (self.cluster, self.history, self.producers_stop)
         chance = self.scheduler.random
-        for number in range(2 if "plain" in self._works else 1):
+        for number in range(2 if "plain" in self.works else 1):
             self.producers.append(Producer(*args, f"safe{number}", "plain", 2, acks=-1))
-        if "unsafe" in self._works:
+        if "unsafe" in self.works:
             self.producers.append(Producer(*args, "unsafe0", "unsafe", 1, acks=1))
-        if "compacted" in self._works:
+        if "compacted" in self.works:
             self.producers.append(Producer(*args, "compact0", "compacted", 1, acks=-1))
-        for name, source in (("tx0", None), ("tx1", "plain")) if "transactions" in self._works else ():
+        for name, source in (("tx0", None), ("tx1", "plain")) if "transactions" in self.works else ():
             self.producers.append(
                 TransactionalProducer(
                     *args, name, topic="transactions", partitions=2, is_new=chance.random() < 0.6, source=source
                 )
             )
         owned = Ownership()
-        for number in range(2 if "group" in self._works else 0):
+        for number in range(2 if "group" in self.works else 0):
             self.producers.append(Member(*args, f"member{number}", "plain", "readers", owned))
         owned_by_classic = Ownership()
-        for number in range(2 if "classic" in self._works else 0):
+        for number in range(2 if "classic" in self.works else 0):
             self.producers.append(
                 ClassicMember(*args, f"classic{number}", "plain", "classic readers", owned_by_classic)
             )
-        if "retained" in self._works:
+        if "retained" in self.works:
             self.producers.append(Producer(*args, "retained0", "retained", 1, acks=-1))
             if chance.random() < 0.5:
                 self.producers.append(Trimmer(*args, "trimmer", ("retained", 0)))
-        if "recreated" in self._works:
+        if "recreated" in self.works:
             self.producers.append(Recreator(self.cluster, self.producers_stop, "recreator", "fleeting"))
         keys = [(topic, index) for topic, (partitions, _) in self._topics.items() for index in range(partitions)]
-        if "reassign" in self._works or "configs" in self._works:
-            self.administrator = Administrator(self.cluster, self.producers_stop, "operator", keys, self._works)
+        isr_mins = self._isr_mins()
+        if "reassign" in self.works or "configs" in self.works or isr_mins:
+            self.administrator = Administrator(
+                self.cluster, self.producers_stop, "operator", keys, self.works, isr_mins
+            )
             self.producers.append(self.administrator)
-        if "late" in self._works:
+        if "late" in self.works:
             self.producers.append(LateComer(self.cluster, self.producers_stop, "late", keys))
         for topic, (partitions, _) in self._topics.items():
             for index in range(partitions):
@@ -223,6 +230,14 @@ class SimulatedWorld:
                         Reader(self.cluster, self.history, self.readers_stop, name, key, is_committed=is_committed)
                     )
 
+    def _isr_mins(self) -> tuple[str, ...]:
+        """What min.insync.replicas becomes while others work, in some of the runs; by a random source of its own, so
+        that the others do not change. Where one replica may lose what it had in memory, it is not enough alone; nor
+        where it may rot."""
+        if self.faults.rot.is_on or random.Random(f"isr {self.scheduler.seed}").random() >= _ISR_MIN_LIKELIHOOD:
+            return ()
+        return ("2", "3") if self.faults.loses_memory else ("1", "2", "3")
+
     # The end
 
     def facts(self) -> dict[str, int]:
@@ -230,6 +245,7 @@ class SimulatedWorld:
             "acked": self.history.acknowledged,
             "read": self.history.reads,
             **{name.replace(" ", "_"): count for name, count in self.faults.counts.items()},
+            **({"rot": self.faults.rot.count} if self.faults.rot.count else {}),
         }
 
     def trace(self) -> str:

@@ -174,7 +174,7 @@ class CoordinatorRunner(Generic[S]):
                 if turn % _BATCHES_PER_TURN == 0:
                     # Others are served while a long log is read.
                     await asyncio.sleep(0)
-        except DiskError as problem:
+        except (DiskError, Refused) as problem:
             log.error("%s cannot be read, what it keeps has no coordinator: %s", self.partition.name, problem)
             self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
             return

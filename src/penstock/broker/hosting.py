@@ -105,7 +105,7 @@ class Hosting:
                 self._disk.remove(directory)
         if not self.was_clean:
             for partition in self:
-                if self._disk.exists(partition.name):
+                if self._disk.exists(partition.name) and not partition.has_failed:
                     self._open_and_report(partition)
 
     def reconcile(self) -> None:
@@ -169,8 +169,7 @@ class Hosting:
             known = self._high_watermarks.get((topic.name, index), 0)
             self._assume_role(partition, state, known)
         except DiskError as problem:
-            log.error("%s cannot be used: %s", partition.name, problem)
-            partition.has_failed = True
+            self._give_up(partition, problem)
 
     def _evict(self, partition: Partition) -> None:
         """The partition lives on other nodes now."""
@@ -320,8 +319,15 @@ class Hosting:
         return aside
 
     def _open_and_report(self, partition: Partition) -> None:
-        for note in partition.log.recovery_notes:
-            log.warning("%s: %s", partition.name, note)
+        try:
+            for note in partition.log.recovery_notes:
+                log.warning("%s: %s", partition.name, note)
+        except DiskError as problem:
+            self._give_up(partition, problem)
+
+    def _give_up(self, partition: Partition, problem: DiskError) -> None:
+        log.error("%s cannot be used: %s", partition.name, problem)
+        partition.has_failed = True
 
     async def advance_log_start(self, partition: Partition, offset: int) -> None:
         """Makes the records below `offset` unreachable, durably; whole segments go later. Raises DiskError."""

@@ -45,7 +45,8 @@ def find_batch(file: File, position: int, end: int, offset: int) -> Place | None
                 return None
         base_offset, batch_length, last_offset_delta = _PLACE.unpack_from(chunk, index)
         size = batch_length + PREFIX_BYTES
-        if size < BATCH_BYTES_MIN:
+        if size < BATCH_BYTES_MIN or position + size > end:
+            # Where a length has rotted, what comes after it in this file must not be leapt over.
             raise CorruptSegment(file, position)
         if base_offset + last_offset_delta >= offset:
             return Place(position, size, base_offset, base_offset + last_offset_delta)

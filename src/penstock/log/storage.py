@@ -1,12 +1,13 @@
 """A log as it stands on the disk: how it comes up, how it is kept, how it is made shorter. log.py appends and reads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Self
 from uuid import UUID
 from zlib import crc32
 
 from penstock.base.errors import ErrorCode, Refused
-from penstock.base.ports import Disk, File
+from penstock.base.ports import Disk, DiskError, File
 from penstock.log import swapping
 from penstock.log.checkpoints import PARTITION_METADATA_FILE, parse_partition_metadata
 from penstock.log.config import LogConfig
@@ -15,9 +16,10 @@ from penstock.log.epochs import EpochCache
 from penstock.log.loading import Loaded, Loader, list_directory, load_producers
 from penstock.log.producer_snapshot import encode_snapshot
 from penstock.log.producer_state import ProducerState
-from penstock.log.scan import Place
+from penstock.log.scan import CorruptSegment, Place
 from penstock.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, offset_name
 from penstock.log.segments import Segments
+from penstock.protocol.records import CorruptRecords
 
 _DELETED_DIRECTORY_SUFFIX = "-delete"
 _FILE_NAME_MAX = 255
@@ -129,7 +131,8 @@ class StoredLog:
         if clean and end_offset >= max(listing.base_offsets[-1], log_start_offset):
             return cls(disk, directory, config, topic_id, log_start_offset, end_offset, end_offset, now_ms)
         loader = Loader(disk, directory, config, listing, now_ms)
-        loaded = loader.load_clean() if clean else loader.recover(recovery_point)
+        with _damage_ends_use():
+            loaded = loader.load_clean() if clean else loader.recover(recovery_point)
         log = cls(disk, directory, config, topic_id, log_start_offset, loaded.end_offset, recovery_point, now_ms)
         log._install(loaded)
         log.recovery_point = loaded.end_offset if clean else min(recovery_point, loaded.end_offset)
@@ -156,7 +159,9 @@ class StoredLog:
         else:
             end_offset = self.log_end_offset
             listing = list_directory(self._disk, self.directory)
-            self._install(Loader(self._disk, self.directory, self.config, listing, self._opened_ms).load_clean())
+            with _damage_ends_use():
+                loaded = Loader(self._disk, self.directory, self.config, listing, self._opened_ms).load_clean()
+            self._install(loaded)
             if self.log_end_offset != end_offset:
                 self.recovery_notes += (
                     f"{self.directory} ends at {self.log_end_offset}, not at {end_offset} as its last snapshot says",
@@ -324,15 +329,17 @@ class StoredLog:
         if offset < segments.first.base_offset:
             return self.truncate_fully_and_start_at(offset, now_ms)
         dropped = segments.drop(self._disk, segments.wholly_beyond(offset))
-        segments.active.truncate_to(offset, now_ms)
+        with _damage_ends_use():
+            segments.active.truncate_to(offset, now_ms)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self._forget_end(offset)
         snapshot_offsets = self._drop_snapshots_beyond(offset)
         notes: list[str] = []
-        self._producers = load_producers(
-            self._disk, self.directory, snapshot_offsets, list(segments), offset, now_ms, notes
-        )
+        with _damage_ends_use():
+            self._producers = load_producers(
+                self._disk, self.directory, snapshot_offsets, list(segments), offset, now_ms, notes
+            )
         self.recovery_notes += tuple(notes)
         return dropped
 
@@ -368,6 +375,15 @@ class StoredLog:
         self._tail = None
         self._closed_end_offset = _NO_OFFSET
         self.recovery_point = min(self.recovery_point, offset)
+
+
+@contextmanager
+def _damage_ends_use() -> Iterator[None]:
+    """Where what was trusted is damaged, this log cannot be used, whoever wants it and for whatever: DiskError."""
+    try:
+        yield
+    except (CorruptSegment, CorruptRecords) as problem:
+        raise DiskError(str(problem)) from problem
 
 
 def _check_topic_id(disk: Disk, directory: str, topic_id: UUID) -> None:

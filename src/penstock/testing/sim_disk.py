@@ -118,7 +118,8 @@ class SimDisk:
         if _parent(path) not in self._directories:
             raise MissingFile(f"no directory for {path}")
         old = self._contents.get(path)
-        self.reserve(path, len(data) - (len(old.data) if old is not None else 0))
+        # The old file stays until the new one is whole.
+        self.reserve(path, len(data))
         new = _Content(bytearray(data), is_replacement=True)
         if old is not None:
             new.replaced = old.replaced if old.is_replacement else bytes(old.data[: old.synced_bytes])

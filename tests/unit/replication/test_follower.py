@@ -211,6 +211,18 @@ def test_a_damaged_batch_is_asked_for_again_and_what_was_whole_is_kept() -> None
     assert contents(own) == contents(leader)
 
 
+def test_a_first_batch_that_is_cut_short_has_a_damaged_length_and_is_not_asked_for_in_a_tight_loop() -> None:
+    leader, own = make_log(3, 3), make_log()
+    damaged = bytearray(contents(leader))
+    damaged[8] ^= 1
+    follower = following(own)
+    follower.on_answer(
+        ask(follower), FetchedPartition(records=bytes(damaged), high_watermark=2, log_start_offset=0), 0, wall_ms=0
+    )
+    assert own.log_end_offset == 0
+    assert follower.retry_at_ms == FIRST_BACKOFF_MS
+
+
 def test_who_was_away_for_longer_than_retention_begins_anew_where_the_leader_does() -> None:
     own = make_log(3, 3)
     follower = following(own, high_watermark=2)

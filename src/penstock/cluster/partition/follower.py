@@ -140,10 +140,15 @@ class Follower:
         doomed: list[str] = []
         if answer.records:
             doomed = self._make_room_for(answer.records, wall_ms)
+            end_offset = log.log_end_offset
             try:
                 log.append_as_follower(memoryview(answer.records), wall_ms)
+                is_damaged = log.log_end_offset == end_offset
             except Refused:
-                # Damaged on the way, or on the leader's disk: what was whole is kept, the rest is asked for again.
+                is_damaged = True
+            if is_damaged:
+                # On the way, or on the leader's disk; a first batch that is cut short has a damaged length. What was
+                # whole is kept, the rest is asked for again.
                 self.back_off(now_ms)
         self.is_caught_up = answer.high_watermark <= log.log_end_offset
         self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log.log_end_offset))

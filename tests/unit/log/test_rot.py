@@ -1,0 +1,68 @@
+"""Bits that changed on the disk after they were written: what a log does when it comes across them."""
+
+import pytest
+
+from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import DiskError
+from penstock.broker.log_reader import read_batches
+from penstock.log.config import LogConfig
+from penstock.log.log import Log
+from penstock.testing.sim_disk import SimDisk
+from tests.unit.log.made import DIRECTORY, NOW_MS, append, make_batch, open_log
+
+FIRST_FILE = f"{DIRECTORY}/{0:020d}.log"
+LENGTH_POSITION = 8
+SIGN_BIT = 7
+BATCHES_PER_SEGMENT = 3
+
+
+def rotten_log(disk: SimDisk) -> tuple[Log, int]:
+    """Two segments; and how many bytes each batch has."""
+    batch_bytes = len(make_batch())
+    log = open_log(disk, LogConfig(segment_bytes=BATCHES_PER_SEGMENT * batch_bytes))
+    for _ in range(2 * BATCHES_PER_SEGMENT):
+        append(log, make_batch())
+    return log, batch_bytes
+
+
+def test_a_length_that_leads_beyond_the_segment_does_not_hide_the_batches_after_it() -> None:
+    disk = SimDisk()
+    log, batch_bytes = rotten_log(disk)
+    disk.flip_bit(FIRST_FILE, batch_bytes + LENGTH_POSITION)
+    with pytest.raises(Refused) as refused:
+        log.read(2, 1, log.log_end_offset)
+    assert refused.value.code is ErrorCode.corrupt_message
+    assert log.read(BATCHES_PER_SEGMENT, 1, log.log_end_offset) is not None
+
+
+@pytest.mark.parametrize("position", [LENGTH_POSITION, 16, 70], ids=["length", "magic", "record"])
+def test_who_reads_a_whole_log_stops_at_what_is_damaged(position: int) -> None:
+    disk = SimDisk()
+    log, batch_bytes = rotten_log(disk)
+    disk.flip_bit(FIRST_FILE, batch_bytes + position)
+    batches = read_batches(log)
+    assert next(batches)[0].base_offset == 0
+    with pytest.raises(Refused) as refused:
+        next(batches)
+    assert refused.value.code is ErrorCode.corrupt_message
+
+
+def test_a_log_that_was_closed_cleanly_and_is_damaged_cannot_be_used() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for _ in range(3):
+        append(log, make_batch())
+    log.close()
+    disk.flip_bit(FIRST_FILE, len(make_batch()) + LENGTH_POSITION, SIGN_BIT)
+    with pytest.raises(DiskError):
+        open_log(disk)
+
+
+def test_a_damaged_log_that_is_to_be_cut_fails_as_its_disk_does() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for _ in range(3):
+        append(log, make_batch())
+    disk.flip_bit(FIRST_FILE, LENGTH_POSITION)
+    with pytest.raises(DiskError):
+        log.truncate_to(2, NOW_MS)
