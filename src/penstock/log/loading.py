@@ -6,7 +6,7 @@ that may hold acknowledged batches (valid ones follow the damage, or there is mo
 kept beside the log in a `.corrupt` file, and the notes say so: a log with one replica has no peer to fetch them from.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from typing import NamedTuple
 
 from penstock.base.ports import Disk, MissingFile
@@ -125,7 +125,8 @@ class Loader:
 
     def recover(self, recovery_point: int) -> Loaded:
         """After a crash. There is at least one segment."""
-        first = max(0, bisect_right(self._listing.base_offsets, recovery_point) - 1)
+        # Of a segment that ends just there, the files beside the .log may not have been synced when it was sealed.
+        first = max(0, bisect_left(self._listing.base_offsets, recovery_point) - 1)
         self._rebuild_missing_indexes(first)
         producers = self._replay_producers(self._segments[first].base_offset) or ProducerState()
         epochs = self._read_epochs(first)

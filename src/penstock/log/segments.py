@@ -98,8 +98,8 @@ class Segments:
 
     def files_from(self, offset: int) -> list[File]:
         """Files that a sync of everything from `offset` on is about. Not those beside the active .log: after a crash
-        they are made anew."""
-        *sealed, active = self.reaching(offset)
+        they are made anew. So a segment that ends just there is among it: it was the active one when it was synced."""
+        *sealed, active = self.reaching(offset - 1)
         files = [active.file] if active.size else []
         for segment in sealed:
             files += [segment.file, *segment.sealed_files()]

@@ -373,3 +373,37 @@ def test_a_new_segment_does_not_begin_with_the_aborted_transactions_of_one_that_
     log.roll(NOW_MS)
     append_aborted(log, 7)
     assert [one.producer_id for one in log.aborted_transactions(0, 3)] == [7]
+
+
+def sync(log: Log) -> None:
+    flush = log.flush()
+    for file in flush.files:
+        file.sync()
+    log.mark_flushed(flush)
+
+
+def test_aborted_transactions_of_a_sealed_segment_outlive_a_power_cut() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append_aborted(log, 7)
+    # Every record of it is on the disk before it is sealed.
+    sync(log)
+    log.roll(NOW_MS)
+    append(log, make_batch())
+    sync(log)
+    disk.crash(lambda path, unsynced: 0)
+    recovered = open_log(disk, clean=False, recovery_point=3)
+    assert recovered.log_end_offset == 3
+    assert [one.producer_id for one in recovered.aborted_transactions(0, 3)] == [7]
+
+
+def test_aborted_transactions_of_a_segment_that_was_just_sealed_are_found_anew() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    append_aborted(log, 7)
+    sync(log)
+    log.roll(NOW_MS)
+    append(log, make_batch())
+    disk.crash(lambda path, unsynced: unsynced if path.endswith(".log") else 0)
+    recovered = open_log(disk, clean=False, recovery_point=2)
+    assert [one.producer_id for one in recovered.aborted_transactions(0, 3)] == [7]
