@@ -24,8 +24,9 @@ $(VENV)/.made: requirements.lock pyproject.toml
 up: env
 	@exec $(BIN)/penstock up --data ./data $(if $(filter 0,$(DEMO)),--no-demo) $(UP)
 
+# Three on two cores: much of it waits for processes that are killed, stopped and started.
 test: check
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long"
 
 test-long: env
 	@$(BIN)/python -m pytest -m long

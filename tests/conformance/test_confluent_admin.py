@@ -93,27 +93,27 @@ def test_settings_are_set_appended_and_deleted_incrementally(
         resource = ConfigResource(ResourceType.TOPIC, topic_name, incremental_configs=[entry])
         result_of(admin.incremental_alter_configs([resource]))
 
-    alter("retention.ms", "1234", AlterConfigOpType.SET)
+    alter("segment.ms", "1234", AlterConfigOpType.SET)
     alter("cleanup.policy", "compact", AlterConfigOpType.APPEND)
     described = topic_config(admin, topic_name)
-    assert described["retention.ms"].value == "1234"
-    assert described["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert described["segment.ms"].value == "1234"
+    assert described["segment.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     assert set(described["cleanup.policy"].value.split(",")) == {"delete", "compact"}
-    alter("retention.ms", None, AlterConfigOpType.DELETE)
+    alter("segment.ms", None, AlterConfigOpType.DELETE)
     alter("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT)
     described = topic_config(admin, topic_name)
-    assert described["retention.ms"].value == "604800000"
-    assert described["retention.ms"].is_default
+    assert described["segment.ms"].value == "604800000"
+    assert described["segment.ms"].is_default
     assert described["cleanup.policy"].value == "compact"
 
 
 def test_alter_configs_replaces_all_settings(shared_broker: Node, admin: AdminClient, topic_name: str) -> None:
-    create(shared_broker, topic_name, configs={"retention.ms": "1234"})
-    resource = ConfigResource(ResourceType.TOPIC, topic_name, set_config={"segment.ms": "60000"})
+    create(shared_broker, topic_name, configs={"segment.ms": "1234"})
+    resource = ConfigResource(ResourceType.TOPIC, topic_name, set_config={"retention.ms": "60000"})
     with pytest.warns(DeprecationWarning, match="incremental"):
         result_of(admin.alter_configs([resource]))
     described = topic_config(admin, topic_name)
-    assert (described["segment.ms"].value, described["retention.ms"].value) == ("60000", "604800000")
+    assert (described["retention.ms"].value, described["segment.ms"].value) == ("60000", "604800000")
 
 
 def test_the_settings_of_the_broker_are_described(admin: AdminClient) -> None:

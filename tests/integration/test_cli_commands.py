@@ -37,11 +37,11 @@ def test_a_topic_is_created_listed_described_and_deleted(penstock: Penstock) -> 
 
 
 def test_a_topic_is_altered_and_grown(penstock: Penstock, topic: str) -> None:
-    penstock("topic", "alter", topic, "--set", "retention.ms=1234", "--partitions", "5")
-    got = json.loads(penstock("config", "get", "retention.ms", "--topic", topic, "-o", "json").stdout)
+    penstock("topic", "alter", topic, "--set", "segment.ms=1234", "--partitions", "5")
+    got = json.loads(penstock("config", "get", "segment.ms", "--topic", topic, "-o", "json").stdout)
     assert (got["value"], got["source"], bool(got["documentation"])) == ("1234", "topic", True)
-    penstock("topic", "alter-config", topic, "--delete", "retention.ms")
-    got = json.loads(penstock("config", "get", "retention.ms", "--topic", topic, "-o", "json").stdout)
+    penstock("topic", "alter-config", topic, "--delete", "segment.ms")
+    got = json.loads(penstock("config", "get", "segment.ms", "--topic", topic, "-o", "json").stdout)
     assert (got["value"], got["source"]) == ("604800000", "default")
     listed = json.loads(penstock("topic", "list", topic, "-o", "json").stdout)
     assert listed[0]["partitions"] == 5
@@ -136,13 +136,13 @@ def test_an_own_partitioner_decides(node: str, topic: str, tmp_path: Path) -> No
 
 
 def test_cluster_settings_are_shown_set_and_taken_back(penstock: Penstock) -> None:
-    name = "log.retention.ms"
+    name = "log.cleaner.backoff.ms"
     penstock("config", "set", f"{name}=7200000")
     got = json.loads(penstock("cluster", "config", "get", name, "-o", "json").stdout)
     assert (got["value"], got["source"], got["type"]) == ("7200000", "cluster", "long")
     penstock("config", "reset", name)
     assert json.loads(penstock("config", "get", name, "-o", "json").stdout)["source"] == "default"
-    assert "did you mean 'log.retention.ms'?" in penstock("config", "get", "log.retention.mz", exit_code=1).stderr
+    assert f"did you mean '{name}'?" in penstock("config", "get", "log.cleaner.backoff.mz", exit_code=1).stderr
 
 
 def test_records_that_are_too_large_are_counted_and_the_others_arrive(penstock: Penstock) -> None:

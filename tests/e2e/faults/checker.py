@@ -35,6 +35,7 @@ KINDS = (
 )
 CONVERGENCE_MS_MAX = 30_000
 _DETAILS_MAX = 20
+_LARGEST = 1 << 62
 _COMMITTED, _ALL = "read_committed", "read_uncommitted"
 
 
@@ -97,6 +98,8 @@ class _Checker:
         # What anybody ever said or saw of an offset.
         self._values: dict[str, dict[int, str]] = defaultdict(dict)
         self._sent: dict[tuple[str, str], int] = {}
+        # Base offset, producer id, epoch and base sequence of each batch, as they stand on the disk.
+        self._batches: dict[str, list[list[int]]] = {}
         self._acked: dict[str, dict[int, str]] = defaultdict(dict)
         self._transactions: dict[tuple[str, int], _Transaction] = {}
         self._sessions: list[_Session] = []
@@ -178,6 +181,9 @@ class _Checker:
     def on_defect(self, event: Event) -> None:
         self.verdict.add("defect", f"node {event['node']}: {event['what']}")
 
+    def on_batches(self, event: Event) -> None:
+        self._batches[event["tp"]] = event["of"]
+
     def on_replicas(self, event: Event) -> None:
         for tp in event["differ"]:
             self.verdict.add("replicas differ", tp)
@@ -224,8 +230,18 @@ class _Checker:
         occurrences = Counter(values[offset] for offset in everything)
         for value, count in occurrences.items():
             if count > 1:
-                self.verdict.add("duplicated", f"{value} is {count} times in {tp}")
+                places = [self._place(tp, offset) for offset in sorted(everything) if values[offset] == value]
+                self.verdict.add("duplicated", f"{value} is {count} times in {tp}: {', '.join(places)}")
         self._check_order(tp, [values[offset] for offset in sorted(everything)])
+
+    def _place(self, tp: str, offset: int) -> str:
+        """Who wrote it: the same sequence twice is the broker's mistake, another epoch a client that sent it anew."""
+        batches = self._batches.get(tp, [])
+        slot = bisect_right(batches, [offset, _LARGEST]) - 1
+        if slot < 0:
+            return f"@{offset}"
+        _, producer_id, epoch, sequence = batches[slot]
+        return f"@{offset} by producer {producer_id} epoch {epoch} from sequence {sequence} on"
 
     def _check_order(self, tp: str, values: Iterable[str]) -> None:
         """Each writer's records stand in the order in which it sent them, and are ones that it sent."""

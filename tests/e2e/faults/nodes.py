@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cli.children import Child, NodeOptions
+from penstock.protocol.batch import HEADER_BYTES, read_header
 from penstock.protocol.messages import Struct
 from tests.conformance.wire import LIST_OFFSETS, METADATA, Closed, Wire, list_offsets_of
 from tests.e2e.cluster.nodes import HOST, NODE_IDS, Cluster
@@ -213,6 +214,17 @@ class FaultyCluster(Cluster):
                 if len(copies) != 1:
                     differing.append(name)
         return differing
+
+
+def producers_in(log: bytes) -> list[tuple[int, int, int, int]]:
+    """(base offset, producer id, epoch, base sequence) of each batch."""
+    found = []
+    position = 0
+    while position + HEADER_BYTES <= len(log):
+        header = read_header(log, position)
+        found.append((header.base_offset, header.producer_id, header.producer_epoch, header.base_sequence))
+        position += header.size
+    return found
 
 
 def links_cut(node_id: int, shape: str) -> Iterable[Link]:

@@ -18,7 +18,7 @@ from tests.e2e.cluster.nodes import NODE_IDS
 from tests.e2e.faults import report
 from tests.e2e.faults.checker import Verdict, check
 from tests.e2e.faults.history import Recorder, read_history
-from tests.e2e.faults.nodes import FaultyCluster, wait_for
+from tests.e2e.faults.nodes import FaultyCluster, producers_in, wait_for
 from tests.e2e.faults.plan import FULL, KILL, POWER, RESTART, Fault, Stage, Step, make_plan
 from tests.e2e.faults.readers import Follower, GroupMember, read_to_the_end
 from tests.e2e.faults.workload import Client, Copier, PlainWriter, TransactionalWriter
@@ -263,6 +263,9 @@ class StageRun:
             read_to_the_end(self.cluster.bootstrap, self.recorder, TOPICS, isolation, ends, 300)
         self.cluster.stop()
         self.recorder.write("replicas", differ=self.cluster.differing_replicas())
+        for index in range(TOPICS[PLAIN]):
+            batches = producers_in(self.cluster.stored(NODE_IDS[0], f"{PLAIN}-{index}"))
+            self.recorder.write("batches", tp=f"{PLAIN}-{index}", of=batches)
         for node_id, what in self.cluster.new_defects():
             self.recorder.write("defect", node=node_id, what=what)
 

@@ -41,8 +41,11 @@ def test_a_full_disk_refuses_and_keeps_what_it_had() -> None:
         disk.open("a").append(b"123")
     with pytest.raises(DiskFull):
         disk.write_file("b", b"123")
-    disk.write_file("a", b"1234567890")
-    assert disk.used_bytes() == 10
+    # A file that is replaced stays until the new one is whole.
+    with pytest.raises(DiskFull):
+        disk.write_file("a", b"123")
+    disk.write_file("a", b"12")
+    assert disk.used_bytes() == 2
 
 
 def test_an_injected_failure_happens_once() -> None:
