@@ -72,7 +72,7 @@ class CoordinatorShards(Generic[S]):
 
     def runner_of(self, key: str) -> CoordinatorRunner[S]:
         """Raises Refused where this node does not coordinate it."""
-        image = self._broker.image.topics.get(self._topic)
+        image = self._image()
         if image is None:
             raise Refused(
                 ErrorCode.coordinator_not_available, "nothing is kept here yet: ask for the coordinator first"

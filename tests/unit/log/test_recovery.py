@@ -382,15 +382,19 @@ def sync(log: Log) -> None:
     log.mark_flushed(flush)
 
 
-def test_aborted_transactions_of_a_sealed_segment_outlive_a_power_cut() -> None:
-    disk = SimDisk()
+def sealed_when_synced(disk: SimDisk) -> Log:
+    """A log with an aborted transaction in a segment that was sealed when every record of it was on the disk."""
     log = open_log(disk)
     append_aborted(log, 7)
-    # Every record of it is on the disk before it is sealed.
     sync(log)
     log.roll(NOW_MS)
     append(log, make_batch())
-    sync(log)
+    return log
+
+
+def test_aborted_transactions_of_a_sealed_segment_outlive_a_power_cut() -> None:
+    disk = SimDisk()
+    sync(sealed_when_synced(disk))
     disk.crash(lambda path, unsynced: 0)
     recovered = open_log(disk, clean=False, recovery_point=3)
     assert recovered.log_end_offset == 3
@@ -399,11 +403,7 @@ def test_aborted_transactions_of_a_sealed_segment_outlive_a_power_cut() -> None:
 
 def test_aborted_transactions_of_a_segment_that_was_just_sealed_are_found_anew() -> None:
     disk = SimDisk()
-    log = open_log(disk)
-    append_aborted(log, 7)
-    sync(log)
-    log.roll(NOW_MS)
-    append(log, make_batch())
+    sealed_when_synced(disk)
     disk.crash(lambda path, unsynced: unsynced if path.endswith(".log") else 0)
     recovered = open_log(disk, clean=False, recovery_point=2)
     assert [one.producer_id for one in recovered.aborted_transactions(0, 3)] == [7]
