@@ -1,95 +1,20 @@
 """One member at a time: what it answers, what it persists, what it refuses. Kafka's error codes."""
 
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from penstock.base.errors import ErrorCode
-from penstock.base.ports import DiskError, DiskFull
+from penstock.base.ports import DiskError
 from penstock.cluster.raft import Quorum, QuorumConfig, Role, VoteState, rpc
 from penstock.cluster.raft import effects as raft_effects
 from penstock.cluster.raft.rpc import LeaderHint, OffsetAndEpoch
 from penstock.cluster.raft.voters import Endpoint, ReplicaKey, VoterSet
+from tests.unit.raft.alone import NONE, Alone
 from tests.unit.raft.cluster import CLUSTER_ID, LISTENER, SeededRandom, batch_of, key, voter
 from tests.unit.raft.memory_log import MemoryLog
-
-NONE = ErrorCode.none
-
-
-class Alone:
-    """A member whose peers are played by the test. Syncs are done when asked for."""
-
-    def __init__(
-        self,
-        voters: tuple[int, ...] = (1, 2, 3),
-        state: VoteState | None = None,
-        epochs: tuple[int, ...] = (),
-        node_id: int = 1,
-        **config: Any,
-    ) -> None:
-        self.log = MemoryLog()
-        for epoch in epochs:
-            self.log.append(batch_of(b"value"), epoch, 0)
-        self.log.sync(len(epochs))
-        self.quorum = Quorum(
-            QuorumConfig(CLUSTER_ID, LISTENER, **config),
-            voter(node_id),
-            self.log,
-            SeededRandom(Random(1)),
-            state or VoteState(),
-            VoterSet(map(voter, voters)),
-            kraft_version=1,
-        )
-        self.now_ms = 0
-        self.effects: list[raft_effects.Effect] = []
-        self.quorum.start(0)
-        self.perform()
-
-    def perform(self) -> None:
-        while effects := self.quorum.take_effects():
-            self.effects += effects
-            for effect in effects:
-                if isinstance(effect, raft_effects.Sync):
-                    self.log.sync(effect.end_offset)
-                    self.quorum.synced(effect, self.now_ms)
-
-    def ask(self, request: rpc.Request) -> Any:
-        """The answer, or None while it waits."""
-        self.quorum.request(len(self.effects), request, self.now_ms)
-        token = len(self.effects)
-        self.perform()
-        answers = [one for one in self.effects[token:] if isinstance(one, raft_effects.Answer) and one.token == token]
-        return answers[0].response if answers else None
-
-    def sent(self, kind: type) -> list[raft_effects.Send]:
-        return [one for one in self.effects if isinstance(one, raft_effects.Send) and isinstance(one.request, kind)]
-
-    def respond(self, send: raft_effects.Send, response: rpc.Response) -> None:
-        self.quorum.response(send.node.id, send.correlation_id, response, self.now_ms)
-        self.perform()
-
-    def wait(self, duration_ms: int) -> None:
-        self.now_ms += duration_ms
-        self.quorum.tick(self.now_ms)
-        self.perform()
-
-    def lead(self) -> "Alone":
-        """Gets itself elected, and its first record committed by 2."""
-        self.wait(2000)
-        for _ in range(2):
-            asked = self.sent(rpc.VoteRequest)[-2:]
-            for send in asked:
-                self.respond(send, rpc.VoteResponse(NONE, LeaderHint(-1, self.quorum.epoch), True))
-        assert self.quorum.role is Role.LEADER
-        self.fetch(2, self.log.end_offset)
-        return self
-
-    def fetch(self, node_id: int, offset: int, epoch: int | None = None, **fields: Any) -> Any:
-        last = self.log.last_epoch if epoch is None else epoch
-        request = rpc.FetchRequest(CLUSTER_ID, key(node_id), 0, 1 << 20, self.quorum.epoch, offset, last)
-        return self.ask(request._replace(**fields))
 
 
 def vote(epoch: int, last: tuple[int, int] = (0, 0), candidate: int = 2, *, pre: bool = False) -> rpc.VoteRequest:
@@ -393,72 +318,6 @@ def test_damaged_records_are_not_taken_over() -> None:
     follower.respond(follower.sent(rpc.FetchRequest)[-1], response)
     assert follower.log.end_offset == 0
     assert any(isinstance(effect, raft_effects.Fault) for effect in follower.effects)
-
-
-def test_records_that_there_is_no_space_for_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    leader = Alone().lead()
-    response = rpc.FetchResponse(NONE, LeaderHint(1, 1), 3, 0, records=leader.log.read(0, 1 << 20))
-    follower = Alone(state=VoteState(1, 1), node_id=2)
-    with monkeypatch.context() as full:
-        full.setattr(follower.log, "append_as_follower", without_space)
-        follower.respond(follower.sent(rpc.FetchRequest)[-1], response)
-    assert any(isinstance(effect, raft_effects.Fault) for effect in follower.effects)
-    assert (follower.log.end_offset, follower.quorum.high_watermark) == (0, 0)
-    follower.wait(200)
-    fetch = follower.sent(rpc.FetchRequest)[-1]
-    assert isinstance(fetch.request, rpc.FetchRequest)
-    assert fetch.request.fetch_offset == 0
-    follower.respond(fetch, response)
-    assert (follower.log.end_offset, follower.quorum.high_watermark) == (3, 3)
-
-
-def without_space(*_: object) -> NoReturn:
-    raise DiskFull("no space left")
-
-
-def test_a_follower_without_space_for_a_snapshot_asks_for_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = Alone(state=VoteState(5, 2), epochs=(1,))
-    snapshot_id = OffsetAndEpoch(9, 4)
-    offer = rpc.FetchResponse(NONE, LeaderHint(2, 5), 9, 9, snapshot_id=snapshot_id)
-    piece = rpc.FetchSnapshotResponse(NONE, LeaderHint(2, 5), snapshot_id, 8, 0, b"half")
-    follower.respond(follower.sent(rpc.FetchRequest)[-1], offer)
-    with monkeypatch.context() as full:
-        full.setattr(follower.log, "receive_snapshot", without_space)
-        follower.respond(follower.sent(rpc.FetchSnapshotRequest)[-1], piece)
-    follower.wait(200)
-    follower.respond(follower.sent(rpc.FetchRequest)[-1], offer)
-    assert len(follower.sent(rpc.FetchSnapshotRequest)) == 2
-
-
-def test_who_is_elected_and_has_no_space_leaves_it_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Alone()
-    monkeypatch.setattr(member.log, "append", without_space)
-    member.wait(2000)
-    for _ in range(2):
-        for send in member.sent(rpc.VoteRequest)[-2:]:
-            member.respond(send, rpc.VoteResponse(NONE, LeaderHint(-1, member.quorum.epoch), True))
-    assert (member.quorum.role, member.log.end_offset) == (Role.RESIGNED, 0)
-    assert len(member.sent(rpc.EndQuorumEpochRequest)) == 2
-
-
-def test_a_leader_without_space_resigns_unless_there_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    one_of_three, alone = Alone().lead(), Alone(voters=(1,))
-    for member in (one_of_three, alone):
-        with monkeypatch.context() as full:
-            full.setattr(member.log, "append", without_space)
-            with pytest.raises(DiskFull):
-                member.quorum.propose(batch_of(b"value"), member.now_ms)
-        member.wait(1)
-    assert one_of_three.quorum.role is Role.RESIGNED
-    assert alone.quorum.propose(batch_of(b"value"), alone.now_ms) == alone.log.end_offset
-
-
-def test_voters_are_not_changed_where_there_is_no_space_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Alone().lead()
-    monkeypatch.setattr(member.log, "append", without_space)
-    removed = member.ask(rpc.RemoveVoterRequest(CLUSTER_ID, key(3)))
-    assert removed.error is ErrorCode.kafka_storage_error
-    assert member.quorum.voters.ids == [1, 2, 3]
 
 
 def test_a_damaged_snapshot_never_takes_the_place_of_the_log() -> None:
