@@ -77,7 +77,7 @@ class Observer:
             end = log.log_end_offset
             if any(((topic, int(index)), at) in epochs for at in range(offset, end)):
                 # Of what has rotted it does not matter.
-                with contextlib.suppress(Refused, Damaged):
+                with contextlib.suppress(*((Refused, Damaged) if self._cluster.rotten else ())):
                     found = log.read(offset, 1 << 20, end, at_least_one=True)
                     data = b"" if found is None else found.file.read(found.position, found.length)
                     for header, record in records_of(data):
