@@ -47,7 +47,8 @@ class Up:
 def start_up(data: Path, *arguments: str, port: int | None = None) -> Up:
     """Starts it and returns at once; `wait_until_ready` waits."""
     port = port or free_port()
-    command = [PENSTOCK, "up", "--data", str(data), "--port", str(port), "--no-http", "--no-demo", *arguments]
+    command = [PENSTOCK, "up", "--data", str(data), "--port", str(port), "--no-http", "--no-demo"]
+    command += ["-X", "=".join(KEEPS_EVERYTHING), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     up = Up(process, data, f"127.0.0.1:{port}")
     threading.Thread(target=_read, args=(up,), daemon=True).start()
@@ -73,7 +74,7 @@ def wait_until_ready(up: Up) -> Up:
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap address of a node that all tests of the session share."""
-    up = wait_until_ready(start_up(tmp_path_factory.mktemp("node") / "data", "-X", "=".join(KEEPS_EVERYTHING)))
+    up = wait_until_ready(start_up(tmp_path_factory.mktemp("node") / "data"))
     yield up.address
     assert up.stop() == 0, "".join(up.lines)
 
