@@ -11,7 +11,9 @@ from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.peers import Peer, PeerGone
 from penstock.protocol.messages import Malformed, Struct
 
-_RETRY_SECONDS = 0.05
+# A node that starts alone is its controller a moment later.
+_RETRY_SECONDS_MIN = 0.002
+_RETRY_SECONDS_MAX = 0.05
 _REQUEST_SECONDS_MAX = 3.0
 
 # Answers a request of this node to itself: API key, version, body.
@@ -42,6 +44,7 @@ class ControllerChannel:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + seconds_max
         why = "there is no active controller"
+        pause_s = _RETRY_SECONDS_MIN
         while True:
             left_s = deadline_s - loop.time()
             if left_s <= 0:
@@ -53,7 +56,8 @@ class ControllerChannel:
                 why = "the node asked is not the controller"
             except (Refused, PeerGone, Malformed) as problem:
                 why = str(problem)
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_SECONDS_MAX)
 
     async def _once(self, api_key: int, version: int, body: Struct, seconds_max: float) -> Any:
         leader_id = self._leader_id()

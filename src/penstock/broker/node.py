@@ -71,7 +71,7 @@ def run(
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await serve(config, on_ready, stopped, on_metrics, open_disk)
+        await serve(config, on_ready, stopped, on_metrics, open_disk, owns_process=True)
 
     asyncio.run(until_signal())
 
@@ -82,8 +82,11 @@ async def serve(
     stopped: asyncio.Event,
     on_metrics: Callable[[str], None] = lambda _: None,
     open_disk: OpenDisk = RealDisk,
+    *,
+    owns_process: bool = False,
 ) -> None:
-    """The same for who has an event loop, until `stopped`. Raises StartRefused."""
+    """The same for who has an event loop, until `stopped`. A process that is not the node's own is left as it is.
+    Raises StartRefused."""
     config = replace(config, data_directory=_absolute(config.data_directory))
     try:
         settings = NodeSettings(
@@ -99,7 +102,7 @@ async def serve(
         raise StartRefused(str(problem)) from problem
     lock = _lock_directory(config.data_directory)
     try:
-        await _serve(config, settings, advertised, on_ready, stopped, on_metrics, open_disk)
+        await _serve(config, settings, advertised, on_ready, stopped, on_metrics, open_disk, owns_process)
     except Refused as problem:
         raise StartRefused(f"node {config.node_id} cannot join its cluster: {problem.message}") from problem
     except (DiskError, BadCheckpoint) as problem:
@@ -116,6 +119,7 @@ async def _serve(
     stopped: asyncio.Event,
     on_metrics: Callable[[str], None],
     open_disk: OpenDisk,
+    owns_process: bool,
 ) -> None:
     disk = open_disk(config.data_directory)
     random = SystemRandom()
@@ -164,9 +168,10 @@ async def _serve(
         await _unless(stopped, broker.start(*(advertised or (config.host, port))))
         if not stopped.is_set():
             on_ready(f"{config.host}:{port}")
-            if broker.hosts_partitions:
-                await prepare_codecs()
-            _collect_seldom()
+            if owns_process:
+                if broker.hosts_partitions:
+                    await prepare_codecs()
+                _collect_seldom()
             await stopped.wait()
             await broker.take_leave()
     finally:

@@ -7,11 +7,10 @@ The TRANSITIVE ones ask it of all versions, not only of the last.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from penstock.http.registry.compatibility import avro, json_schema, protobuf
+from penstock.http.registry.compatibility import avro, json_schema
 from penstock.http.registry.formats.avro import AvroSchema
 from penstock.http.registry.formats.json_schema import JsonSchema
-from penstock.http.registry.formats.protobuf import ProtobufSchema
-from penstock.http.registry.formats.schema import Difference, ParsedSchema
+from penstock.http.registry.formats.schema import PROTOBUF, Difference, ParsedSchema
 
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
 POLICIES = ("STRICT", "LENIENT")
@@ -32,7 +31,13 @@ def differences(reader: ParsedSchema, writer: ParsedSchema, *, is_lenient: bool 
         return avro.differences(reader.root, writer.root)
     if isinstance(reader, JsonSchema) and isinstance(writer, JsonSchema):
         return json_schema.differences(writer.root, reader.root, is_lenient=is_lenient)
-    if isinstance(reader, ProtobufSchema) and isinstance(writer, ProtobufSchema):
+    if reader.schema_type == writer.schema_type == PROTOBUF:
+        # Loaded only where it is needed, as in `formats.parse`.
+        from penstock.http.registry.compatibility import protobuf
+        from penstock.http.registry.formats.protobuf import ProtobufSchema
+
+        assert isinstance(reader, ProtobufSchema)
+        assert isinstance(writer, ProtobufSchema)
         return protobuf.differences(writer, reader)
     return [Difference("SCHEMA_TYPE_CHANGED", "/", "the %s schema is of another type than the %s schema")]
 

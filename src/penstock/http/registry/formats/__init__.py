@@ -1,6 +1,6 @@
 """The kinds of schema: each is read, brought into one canonical text, and normalised."""
 
-from penstock.http.registry.formats import avro, json_schema, protobuf
+from penstock.http.registry.formats import avro, json_schema
 from penstock.http.registry.formats.schema import (
     AVRO,
     JSON,
@@ -25,5 +25,8 @@ def parse(
     if schema_type == JSON:
         return json_schema.parse(text, resolved, is_new=is_new)
     if schema_type == PROTOBUF:
+        # Google's library takes as long to load as the rest of the registry: only where it is needed.
+        from penstock.http.registry.formats import protobuf
+
         return protobuf.parse(text, resolved, references, is_new=is_new)
     raise InvalidSchema(f"the schema type '{schema_type}' is not known; there are AVRO, JSON and PROTOBUF")
