@@ -3,7 +3,7 @@
 Every line has `t` (seconds since the start) and `e` (what it is); the rest depends on that:
 
     sent       w writer, tp, s [first, last]              numbers of records that a writer is about to send
-    acked      w, tp, s [...], o [...]                    numbers, and the offsets that they were given
+    acked      w, tp, s [...], o [...]                    numbers, and the offsets that they were given (or None)
     failed     w, tp, s [...], why                        perhaps there, perhaps not
     placed     w, n, tp, s [...], o [...]                 where records of a transaction went, so far as acknowledged
     txn        w, n, of [[tp, index], ...], out           its end: committed, aborted or unknown, and all its records
@@ -20,6 +20,7 @@ Every line has `t` (seconds since the start) and `e` (what it is); the rest depe
     copied     w, count, out                              a copier's transaction, for people
     note       who, what                                  a client's life ended, for people
     defect     node, what                                 something in a node's log that must never be there
+    batches    tp, of [[offset, producer, epoch, sequence], ...]  what stands on a disk, at the end
     replicas   differ [tp, ...]                           at the end: logs that are not the same on all nodes
 
 A value names its writer: `writer:number` for plain records, `writer:transaction:index` for those of transactions,

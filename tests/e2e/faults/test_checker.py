@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.faults.checker import KINDS, check
+from tests.e2e.faults.checker import KINDS, SENT_ANEW, check
 from tests.e2e.faults.history import Event, Recorder, read_history
 
 ALL, COMMITTED = "read_uncommitted", "read_committed"
@@ -98,8 +98,17 @@ def lose_what_was_read(history: list[Event]) -> None:
     history += reading("early", ALL, "plain-0", {0: "a:0", 1: "a:1", 2: "b:0", 3: "b:1", 4: "a:2"})
 
 
+def lose_what_has_no_offset(history: list[Event]) -> None:
+    history.append(event("acked", w="c", tp="plain-0", s=[0], o=[None]))
+
+
 def double_a_record(history: list[Event]) -> None:
     put(history, "plain-0", 4, "b:1", *BOTH)
+
+
+def double_a_record_of_one_batch(history: list[Event]) -> None:
+    double_a_record(history)
+    history.append(event("batches", tp="plain-0", of=[[0, 1, 0, 0], [2, 2, 0, 0], [4, 2, 0, 0]]))
 
 
 def swap_two(history: list[Event]) -> None:
@@ -164,7 +173,9 @@ PLANTED: list[tuple[str, Callable[[list[Event]], None]]] = [
     ("lost", lose_a_record),
     ("lost", lose_a_transaction),
     ("lost", lose_what_was_read),
+    ("lost", lose_what_has_no_offset),
     ("duplicated", double_a_record),
+    ("duplicated", double_a_record_of_one_batch),
     ("reordered", swap_two),
     ("inconsistent offset", tell_two_readers_different_things),
     ("inconsistent offset", acknowledge_another_record),
@@ -213,6 +224,23 @@ def test_what_a_client_was_not_told_may_be_there_or_not() -> None:
         event("txn", w="w", n=2, of=[["ledger-0", 0], ["ledger-1", 1]], out="unknown"),
     ]
     assert check(history).is_good
+
+
+def test_an_acknowledgement_may_come_without_an_offset() -> None:
+    history = good_history()
+    history[5]["o"] = [None, None]
+    assert check(history).is_good
+
+
+def test_what_a_client_sends_anew_under_a_new_epoch_is_counted_apart() -> None:
+    history = good_history()
+    put(history, "plain-0", 4, "b:0", *BOTH)
+    put(history, "plain-0", 5, "b:1", *BOTH)
+    history.append(event("batches", tp="plain-0", of=[[0, 1, 0, 0], [2, 2, 0, 0], [4, 2, 1, 0]]))
+    verdict = check(history)
+    # Of the copies they have none.
+    assert verdict.counts.keys() == {"copy lost"}, verdict.details
+    assert verdict.seen[SENT_ANEW] == 2
 
 
 def test_a_recorded_history_is_read_back_as_it_was(tmp_path: Path) -> None:
