@@ -27,6 +27,7 @@ log = logging.getLogger("penstock.controller")
 T = TypeVar("T")
 
 _PROBE_SECONDS_MAX = 0.3
+_PROBE_PAUSE_SECONDS = 0.01
 _UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
 
 
@@ -121,16 +122,9 @@ class ControllerRunner:
         broker = self._image.brokers.get(broker_id) if self._image is not None else None
         if broker is None or broker.epoch != broker_epoch or broker.fenced:
             return
-        try:
-            async with asyncio.timeout(_PROBE_SECONDS_MAX):
-                _, writer = await asyncio.open_connection(broker.host, broker.port)
-            writer.close()
-        except ConnectionRefusedError:
+        if await is_gone(broker.host, broker.port):
             log.warning("broker %d is gone: nothing listens at %s:%d", broker_id, broker.host, broker.port)
             await self._decide_quietly(lambda controller: controller.on_connection_lost(broker_id, broker_epoch))
-        except OSError:
-            # Slow or out of reach is not dead: its session decides.
-            return
 
     def _schedule_sessions(self) -> None:
         deadline_ms = None if self._controller is None else self._controller.next_deadline_ms()
@@ -185,3 +179,29 @@ class ControllerRunner:
         task = self._loop.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def is_gone(host: str, port: int) -> bool:
+    """Whether nothing listens there. Slow or out of reach is not gone: that is for its session to decide."""
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS_MAX):
+            while True:
+                await _until_broken(host, port)
+                await asyncio.sleep(_PROBE_PAUSE_SECONDS)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+async def _until_broken(host: str, port: int) -> None:
+    """The kernel closes the port of a process that was killed last, so it may still take a connection; then it breaks
+    that too."""
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            await reader.read(1)
+        finally:
+            writer.close()
+    except ConnectionResetError:
+        return
