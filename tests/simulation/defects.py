@@ -186,7 +186,7 @@ DEFECTS = {
     "metadata-not-synced": Defect(
         "a voter says that it has what is not on its disk",
         _replacing(QuorumRunner, "_sync", _metadata_not_synced),
-        5,
+        1009,
     ),
     "truncates-by-high-watermark": Defect(
         "a follower cuts its log at its high watermark",
@@ -200,7 +200,7 @@ DEFECTS = {
     ),
     "acks-at-once": Defect("acks=all is answered as acks=1", _replacing(Commits, "is_due", _always(False)), 1005),
     "forgets-producers": Defect(
-        "a log comes up without its producers", _replacing(StoredLog, "open", _forgets_producers), 3
+        "a log comes up without its producers", _replacing(StoredLog, "open", _forgets_producers), 1005
     ),
     "takes-duplicates": Defect("a batch is taken twice", _replacing(ProducerState, "check", _takes_duplicates), 1017),
     "ignores-last-stable-offset": Defect(
@@ -217,12 +217,12 @@ DEFECTS = {
     "commits-offsets-early": Defect(
         "coordinators answer before what they keep is replicated",
         _replacing(CoordinatorRunner, "_is_committed", _always(True)),
-        1003,
+        1013,
     ),
     "trusts-crashes": Defect(
         "every start counts as one after a clean stop",
         _replacing(Hosting, "_read_clean_shutdown", _trusts_crashes),
-        1011,
+        1012,
     ),
     "follows-unsynced": Defect(
         "followers of a synced topic confirm what is not on their disk",
@@ -230,12 +230,12 @@ DEFECTS = {
         1019,
     ),
     "votes-twice": Defect(
-        "a voter forgets in a term that it has voted", _replacing(Elections, "_may_grant", _votes_for_anybody), 1000
+        "a voter forgets in a term that it has voted", _replacing(Elections, "_may_grant", _votes_for_anybody), 1002
     ),
     "ignores-leader-epochs": Defect(
         "who knows an older leader is served",
         _replacing(Partition, "check_leader_epoch", _always(ErrorCode.none)),
-        1011,
+        1007,
     ),
     "ignores-broker-epochs": Defect(
         "a follower's fetch from before its restart counts",
@@ -245,7 +245,7 @@ DEFECTS = {
     "shrinks-alone": Defect(
         "who is behind is out of the in-sync replicas before the controller has agreed",
         _replacing(Leader, "on_tick", _shrinks_alone),
-        1000,
+        1001,
     ),
     "decides-early": Defect(
         "markers are sent before the decision is replicated",
@@ -253,7 +253,7 @@ DEFECTS = {
         3011,
     ),
     "trusts-checksums": Defect(
-        "a follower takes batches whose checksum is wrong", _replacing(log_module, "crc_is_valid", _always(True)), 33
+        "a follower takes batches whose checksum is wrong", _replacing(log_module, "crc_is_valid", _always(True)), 1026
     ),
     "wakes-between-roles": Defect(
         "who steps down lets readers look before it follows",

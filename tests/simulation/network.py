@@ -11,6 +11,7 @@ import errno
 import zlib
 from collections import deque
 from collections.abc import Callable
+from socket import SO_LINGER
 from struct import Struct
 from typing import Any, cast
 
@@ -331,6 +332,8 @@ class SimSocket:
         self._has_ended = False
         self._is_reset = False
         self._is_closed = False
+        # Whether closing takes back what is still on its way.
+        self._discards = False
         self._reader: tuple[Callable[..., object], tuple[Any, ...]] | None = None
         self._is_told = False
         self.accept_queue: deque[SimSocket] = deque()
@@ -387,7 +390,9 @@ class SimSocket:
     # As a socket
 
     def setblocking(self, flag: bool) -> None: ...
-    def setsockopt(self, *options: int) -> None: ...
+    def setsockopt(self, level: int, option: int, value: object) -> None:
+        # Only nodes: Kafka's clients leave what they have given up to their kernels, so it may come at any time.
+        self._discards |= option == SO_LINGER and self.loop.name.startswith("node")
 
     def getsockname(self) -> Address:
         return self._own
@@ -442,7 +447,11 @@ class SimSocket:
             return
         self._is_closed = True
         self.on_close()
-        if self._connection is not None and not self._is_reset:
+        if self._connection is None or self._is_reset:
+            return
+        if self._discards:
+            self._connection.abort(self._side)
+        else:
             self._connection.send(self._side, None)
 
 
@@ -487,7 +496,7 @@ class SimTransport(asyncio.Transport):
         return self._is_closing
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        return self._socket if name == "socket" else default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = cast(asyncio.Protocol, protocol)

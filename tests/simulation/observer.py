@@ -102,7 +102,12 @@ class Observer:
             perform(runner)
             if runner._is_performing:
                 return
-            ballots, self._untold = self._untold, []
+            if runner._lacks_space:
+                # Nobody hears of it until it is written.
+                return
+            own_id = runner._quorum.key.id
+            ballots = [one for one in self._untold if one[0] == own_id]
+            self._forget_untold(own_id)
             # Where it could not be written, nobody has heard of it.
             for voter, term, candidate in () if runner._has_failed else ballots:
                 first = self._ballots.setdefault((voter, term), candidate)
@@ -113,6 +118,9 @@ class Observer:
 
         Elections._cast_vote = watched_vote  # type: ignore[method-assign,assignment]
         QuorumRunner._perform = watched_perform  # type: ignore[method-assign,assignment]
+
+    def _forget_untold(self, voter_id: int) -> None:
+        self._untold = [one for one in self._untold if one[0] != voter_id]
 
     def _watch_decisions(self) -> None:
         send, decisions = self._send_markers, self._history.decisions
@@ -150,10 +158,11 @@ class Observer:
         broker = host.broker
         if broker is None or not hasattr(broker, "quorum"):
             return
+        self._forget_untold(host.node_id)
         kept = self._persisted_vote(host)
         if not broker.quorum._has_failed and kept is not None:
             vote = broker.quorum._quorum.vote_state
-            self._votes[host.node_id] = (vote.epoch, vote.voted_id)
+            self._votes[host.node_id] = kept if broker.quorum._lacks_space else (vote.epoch, vote.voted_id)
         led = self._led_before.setdefault(host.node_id, set())
         led.update((_id(one), one.index, one.leader.leader_epoch) for one in _led(broker) if one.leader is not None)
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from penstock.base.errors import ErrorCode
 from penstock.cluster.metadata.image import MetadataImage
 from penstock.protocol.messages import Struct
 from tests.simulation.client import INCREMENTAL_ALTER_CONFIGS, REASSIGN, SimClient, TopicPartition, Unavailable
@@ -40,6 +41,9 @@ class _Wishes:
     def confirmed(self, value: object) -> None:
         self._unanswered.remove(value)
         self._confirmed = value
+
+    def refused(self, value: object) -> None:
+        self._unanswered.remove(value)
 
     def check(self, what: str, value: object) -> None:
         allowed = [self._confirmed, *self._unanswered]
@@ -95,15 +99,16 @@ class Administrator:
         partition = Struct(partition_index=key[1], replicas=replicas)
         body = Struct(timeout=3000, topics=[Struct(name=key[0], partitions=[partition])])
         wishes = self._moves.setdefault(key, _Wishes(_ANYTHING))
-        if replicas is not None:
-            wishes.asked(target)
+        wish = _ANYTHING if replicas is None else target
+        wishes.asked(wish)
         answer = await self.client.ask_any(REASSIGN, body, 0)
-        if answer.error_code or answer.responses[0].partitions[0].error_code:
+        if answer.error_code:
             return
-        if replicas is None:
-            self._moves[key] = _Wishes(_ANYTHING)
-        else:
-            wishes.confirmed(target)
+        code = answer.responses[0].partitions[0].error_code
+        if code == ErrorCode.no_reassignment_in_progress:
+            wishes.refused(wish)
+        elif not code:
+            wishes.confirmed(wish)
 
     async def _elect(self) -> None:
         topic, index = self.client.random.choice(self._partitions)

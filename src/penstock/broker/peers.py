@@ -5,6 +5,8 @@ order. Nothing is retried here: who asks knows best whether the question still s
 """
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from typing import Any
 
@@ -12,6 +14,8 @@ from penstock.protocol.messages import Malformed, decode_response, encode_reques
 
 _FRAME_BYTES_MAX = 1 << 30
 _CONNECT_SECONDS_MAX = 2.0
+# Switched on, and no time to linger.
+_DISCARD = struct.pack("ii", 1, 0)
 
 
 class PeerGone(Exception):
@@ -47,6 +51,9 @@ class Peer(asyncio.Protocol):
             self._connecting.cancel()
             self._connecting = None
         if self._transport is not None:
+            # What has not arrived must not arrive: else the kernel goes on trying for minutes, and a request that is
+            # given up here is obeyed when a partition heals, long after what was asked later.
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
             self._transport.abort()
             self._transport = None
         self._fail(f"the connection to {self.host}:{self.port} was given up")
