@@ -44,7 +44,7 @@ def node() -> Any:
         node_id=1,
         image=SimpleNamespace(brokers=others),
         settings={"replica.lag.time.max.ms": 30_000, "replica.fetch.backoff.ms": 1000},
-        clock=SimpleNamespace(monotonic_ms=lambda: 0),
+        clock=SimpleNamespace(monotonic_ms=lambda: 0, now_ms=lambda: 0),
         throttling=SimpleNamespace(leader=Throttle(), follower=SimpleNamespace(covers=lambda _: False)),
         fetch_bytes_max=1 << 20,
     )

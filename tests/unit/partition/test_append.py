@@ -6,6 +6,7 @@ import pytest
 
 from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.replication import Leader
 from penstock.log.config import LogConfig
 from penstock.protocol.batch import (
     CONTROL,
@@ -200,6 +201,19 @@ def test_a_gap_in_the_sequence_is_out_of_order() -> None:
     produce(partition, idempotent(0))
     assert produce(partition, idempotent(4)).error_code == ErrorCode.out_of_order_sequence_number
     assert produce(partition, idempotent(2)).base_offset == 2
+
+
+def test_a_gap_right_after_a_change_of_leaders_is_to_be_sent_again_in_order() -> None:
+    partition = make(replicas=(1, 2))
+    produce(partition, idempotent(0))
+    leader = Leader(1, {}, lag_ms_max=1000, isr_min=1)
+    partition.lead(leader, partition.leader_epoch + 1, lambda _: None, NOW_MS)
+    assert produce(partition, idempotent(4), now_ms=NOW_MS + 1999).error_code == ErrorCode.not_leader_or_follower
+    assert produce(partition, idempotent(2), now_ms=NOW_MS + 1999).base_offset == 2
+    # Other news of the partition do not make the leader new again.
+    partition.lead(leader, partition.leader_epoch, lambda _: None, NOW_MS + 2000)
+    for now_ms in (NOW_MS + 2000, NOW_MS - 1):
+        assert produce(partition, idempotent(6), now_ms=now_ms).error_code == ErrorCode.out_of_order_sequence_number
 
 
 def test_an_old_epoch_is_fenced() -> None:

@@ -43,6 +43,8 @@ from penstock.protocol.compression import CODEC_NAMES, GZIP, LZ4, ZSTD, compress
 from penstock.protocol.produce import PartitionAnswer
 
 _ACKS_ALL = -1
+# For so long after a change of leaders producers may send what follows a batch that was refused just before.
+_SETTLING_MS = 2000
 
 # A set that keeps its order.
 Listeners = dict[Callable[[int], None], None]
@@ -51,6 +53,7 @@ Listeners = dict[Callable[[int], None], None]
 class Partition:
     __slots__ = (
         "_changes_batches",
+        "_led_since_ms",
         "_log",
         "_must_open",
         "_open_log",
@@ -97,6 +100,7 @@ class Partition:
         self.replicas = replicas
         self.isr = isr
         self.leader_epoch = leader_epoch
+        self._led_since_ms = -_SETTLING_MS
         self.has_failed = False
         # Since the node started, for its metrics.
         self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = self.fetch_requests = 0
@@ -172,7 +176,9 @@ class Partition:
         self._set_leading(True)
         self.leader = self.follower = self.on_appended = None
 
-    def lead(self, leader: Leader, leader_epoch: int, on_appended: Callable[["Partition"], None]) -> None:
+    def lead(self, leader: Leader, leader_epoch: int, on_appended: Callable[["Partition"], None], now_ms: int) -> None:
+        if leader_epoch != self.leader_epoch:
+            self._led_since_ms = now_ms
         self.leader_epoch = leader_epoch
         self._set_leading(True)
         self.leader = leader
@@ -351,6 +357,13 @@ class Partition:
         for listener in tuple(self.append_listeners or ()):
             listener(size)
 
+    def _is_settling(self, now_ms: int) -> bool:
+        """A producer keeps several batches on their way. When this node did not lead yet as the first came, but did
+        for the second, that one leaves a gap; librdkafka takes the refusal of a gap for a reason to begin a new epoch
+        and to send what it has not heard of again in all partitions, which doubles what was written. Told that the
+        leader has changed, every client sends them again in their order. Kafka tells of the gap."""
+        return 0 <= now_ms - self._led_since_ms < _SETTLING_MS
+
     def _append_valid(
         self, data: memoryview | bytearray, header: BatchHeader, now_ms: int, verification: Verification | None
     ) -> PartitionAnswer:
@@ -364,6 +377,8 @@ class Partition:
             if header.attributes & TRANSACTIONAL:
                 assert verification is not None
                 verdict = self._check_transaction(header, verification, verdict)
+            if verdict is ErrorCode.out_of_order_sequence_number and self._is_settling(now_ms):
+                raise Rejected(ErrorCode.not_leader_or_follower, "the leader is new: send again what goes before it")
             if isinstance(verdict, ErrorCode):
                 raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
         append_time_ms = -1
