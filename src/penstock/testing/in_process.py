@@ -4,7 +4,7 @@
         Producer({"bootstrap.servers": broker.bootstrap_servers})
 
 It runs in a thread with an event loop of its own; `http_url` starts the REST API and the schema registry beside it, on
-first use. The data is in a temporary directory that goes with it.
+first use. The data is in a temporary directory that goes with it, and is never synced.
 """
 
 import asyncio
@@ -56,6 +56,7 @@ class BrokerInProcess:
 
     def _start(self) -> None:
         from penstock.broker.node import NodeConfig, serve
+        from penstock.testing.unsynced_disk import UnsyncedDisk
 
         self._directory = tempfile.TemporaryDirectory(prefix="penstock-")
         self._loop = asyncio.new_event_loop()
@@ -74,7 +75,7 @@ class BrokerInProcess:
 
         async def run() -> None:
             self._stopped = asyncio.Event()
-            await serve(config, on_ready, self._stopped, on_metrics)
+            await serve(config, on_ready, self._stopped, on_metrics, UnsyncedDisk)
 
         self._serving = asyncio.run_coroutine_threadsafe(run(), self._loop)
         self._serving.add_done_callback(lambda _: is_ready.set())

@@ -5,6 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from confluent_kafka import Producer
+
+from penstock.testing.in_process import BrokerInProcess
+
 TEST = """
 import time
 from confluent_kafka import Consumer, Producer
@@ -42,3 +47,15 @@ def test_a_users_test_gets_a_broker(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     assert "2 passed" in result.stdout
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_no_test_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync(_: int) -> None:
+        raise OSError("nothing is to be synced")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    with BrokerInProcess({"log.flush.mode": "ack"}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
+        producer.produce("orders", b"1")
+        assert producer.flush(10) == 0
