@@ -15,7 +15,7 @@ from penstock.broker.replica_fetcher import ReplicaFetcher
 from penstock.cluster.metadata.alter_partition import AlteredPartition
 from penstock.cluster.metadata.image import PartitionImage
 from penstock.cluster.partition.follower import Follower
-from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.partition import LONG_AGO_MS, Partition
 from penstock.cluster.partition.replication import (
     Acknowledge,
     BeginEpoch,
@@ -75,7 +75,8 @@ class Replication:
         if is_leading and len(state.replicas) == 1:
             self._stop_following(partition)
             self._resign(partition)
-            partition.lead_alone(state.leader_epoch)
+            is_only_node = len(self._broker.image.brokers) == 1
+            partition.lead_alone(state.leader_epoch, LONG_AGO_MS if is_only_node else self._broker.clock.now_ms())
         elif is_leading:
             self._lead(partition, state, known_high_watermark)
         elif state.leader < 0 and partition.leader is None and partition.follower is None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ErrorCode
-from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.partition import LONG_AGO_MS, Partition
 from penstock.cluster.partition.replication import Leader
 from penstock.log.config import LogConfig
 from penstock.protocol.batch import (
@@ -203,17 +203,38 @@ def test_a_gap_in_the_sequence_is_out_of_order() -> None:
     assert produce(partition, idempotent(2)).base_offset == 2
 
 
+def lead(partition: Partition, leader_epoch: int, now_ms: int) -> None:
+    partition.lead(Leader(1, {}, lag_ms_max=1000, isr_min=1), leader_epoch, lambda _: None, now_ms)
+
+
 def test_a_gap_right_after_a_change_of_leaders_is_to_be_sent_again_in_order() -> None:
     partition = make(replicas=(1, 2))
     produce(partition, idempotent(0))
-    leader = Leader(1, {}, lag_ms_max=1000, isr_min=1)
-    partition.lead(leader, partition.leader_epoch + 1, lambda _: None, NOW_MS)
+    lead(partition, partition.leader_epoch + 1, NOW_MS)
     assert produce(partition, idempotent(4), now_ms=NOW_MS + 1999).error_code == ErrorCode.not_leader_or_follower
     assert produce(partition, idempotent(2), now_ms=NOW_MS + 1999).base_offset == 2
     # Other news of the partition do not make the leader new again.
-    partition.lead(leader, partition.leader_epoch, lambda _: None, NOW_MS + 2000)
+    lead(partition, partition.leader_epoch, NOW_MS + 2000)
     for now_ms in (NOW_MS + 2000, NOW_MS - 1):
         assert produce(partition, idempotent(6), now_ms=now_ms).error_code == ErrorCode.out_of_order_sequence_number
+
+
+def test_a_new_leader_does_not_take_the_second_batch_of_a_producer_for_its_first() -> None:
+    partition = make(replicas=(1, 2))
+    lead(partition, partition.leader_epoch, NOW_MS)
+    assert produce(partition, idempotent(2)).error_code == ErrorCode.not_leader_or_follower
+    assert produce(partition, idempotent(0)).base_offset == 0
+    assert produce(partition, idempotent(2)).base_offset == 2
+    # One whose beginning retention has taken goes on a little later.
+    late = idempotent(7, producer_id=10)
+    assert produce(partition, late, now_ms=NOW_MS + 2000).base_offset == 4
+
+
+def test_a_node_without_others_has_nothing_to_take_over() -> None:
+    partition = make()
+    partition.lead_alone(partition.leader_epoch, LONG_AGO_MS)
+    assert produce(partition, idempotent(2)).base_offset == 0
+    assert produce(partition, idempotent(6)).error_code == ErrorCode.out_of_order_sequence_number
 
 
 def test_an_old_epoch_is_fenced() -> None:

@@ -45,6 +45,7 @@ from penstock.protocol.produce import PartitionAnswer
 _ACKS_ALL = -1
 # For so long after a change of leaders producers may send what follows a batch that was refused just before.
 _SETTLING_MS = 2000
+LONG_AGO_MS = -1 << 62
 
 # A set that keeps its order.
 Listeners = dict[Callable[[int], None], None]
@@ -100,7 +101,7 @@ class Partition:
         self.replicas = replicas
         self.isr = isr
         self.leader_epoch = leader_epoch
-        self._led_since_ms = -_SETTLING_MS
+        self._led_since_ms = LONG_AGO_MS
         self.has_failed = False
         # Since the node started, for its metrics.
         self.messages_in = self.bytes_in = self.bytes_out = self.produce_requests = self.fetch_requests = 0
@@ -171,19 +172,23 @@ class Partition:
         if self.topic in INTERNAL_TOPICS:
             self._refusal = ErrorCode.invalid_topic_exception
 
-    def lead_alone(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
+    def lead_alone(self, leader_epoch: int, now_ms: int) -> None:
+        """`now_ms`: LONG_AGO_MS where there is nobody from whom it could have been taken over."""
+        self._begin(leader_epoch, now_ms)
         self._set_leading(True)
         self.leader = self.follower = self.on_appended = None
 
     def lead(self, leader: Leader, leader_epoch: int, on_appended: Callable[["Partition"], None], now_ms: int) -> None:
-        if leader_epoch != self.leader_epoch:
-            self._led_since_ms = now_ms
-        self.leader_epoch = leader_epoch
+        self._begin(leader_epoch, now_ms)
         self._set_leading(True)
         self.leader = leader
         self.follower = None
         self.on_appended = on_appended
+
+    def _begin(self, leader_epoch: int, now_ms: int) -> None:
+        if leader_epoch != self.leader_epoch or self._led_since_ms == LONG_AGO_MS:
+            self._led_since_ms = now_ms
+        self.leader_epoch = leader_epoch
 
     def resign(self) -> None:
         """From here on nobody may write or read here, until it is known whom to follow: how far the in-sync replicas
@@ -357,12 +362,17 @@ class Partition:
         for listener in tuple(self.append_listeners or ()):
             listener(size)
 
-    def _is_settling(self, now_ms: int) -> bool:
+    def _follows_a_refused_one(self, header: BatchHeader, verdict: ErrorCode | None, log: Log, now_ms: int) -> bool:
         """A producer keeps several batches on their way. When this node did not lead yet as the first came, but did
-        for the second, that one leaves a gap; librdkafka takes the refusal of a gap for a reason to begin a new epoch
-        and to send what it has not heard of again in all partitions, which doubles what was written. Told that the
-        leader has changed, every client sends them again in their order. Kafka tells of the gap."""
-        return 0 <= now_ms - self._led_since_ms < _SETTLING_MS
+        for the second, that one leaves a gap. Taken from a producer that is not known here, it would have librdkafka
+        count the first as delivered too; refused for the gap, begin a new epoch and send what it has not heard of
+        again in all partitions, which doubles what was written. Told that the leader has changed, every client sends
+        them again in their order. Kafka takes the one and refuses the other."""
+        if not 0 <= now_ms - self._led_since_ms < _SETTLING_MS:
+            return False
+        if verdict is None:
+            return header.base_sequence > 0 and header.producer_id not in log.producers.producers
+        return verdict is ErrorCode.out_of_order_sequence_number
 
     def _append_valid(
         self, data: memoryview | bytearray, header: BatchHeader, now_ms: int, verification: Verification | None
@@ -377,7 +387,7 @@ class Partition:
             if header.attributes & TRANSACTIONAL:
                 assert verification is not None
                 verdict = self._check_transaction(header, verification, verdict)
-            if verdict is ErrorCode.out_of_order_sequence_number and self._is_settling(now_ms):
+            if self._follows_a_refused_one(header, verdict, log, now_ms):
                 raise Rejected(ErrorCode.not_leader_or_follower, "the leader is new: send again what goes before it")
             if isinstance(verdict, ErrorCode):
                 raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
