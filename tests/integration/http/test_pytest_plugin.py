@@ -1,14 +1,16 @@
 """The fixtures that users get: a real broker in their test process, quickly, and nothing left behind."""
 
+import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from penstock.testing.in_process import BrokerInProcess
+from penstock.testing.in_process import BrokerInProcess, _quick_loading
 
 TEST = """
 import time
@@ -47,6 +49,25 @@ def test_a_users_test_gets_a_broker(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     assert "2 passed" in result.stdout
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_process_finds_and_collects_as_before() -> None:
+    finders, collecting = sys.meta_path[:], (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold())
+    assert "AssertionRewritingHook" in {type(finder).__name__ for finder in finders}
+    with BrokerInProcess():
+        assert sys.meta_path[: len(finders)] == finders
+        assert (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()) == collecting
+
+
+def test_a_finder_that_comes_while_modules_are_loaded_stays() -> None:
+    class Finder:
+        pass
+
+    finder: Any = Finder()
+    with _quick_loading():
+        sys.meta_path.append(finder)
+    assert finder in sys.meta_path
+    sys.meta_path.remove(finder)
 
 
 def test_no_test_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
