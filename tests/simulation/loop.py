@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
-    from tests.simulation.network import Network, SimSocket
+    from tests.simulation.network import Network
+    from tests.simulation.sockets import SimSocket
 
 T = TypeVar("T")
 
