@@ -108,7 +108,7 @@ def try_damaged_metadata(chance: random.Random) -> None:
             found = asyncio.run(start())
     except TimeoutError:
         # It has said so, and waits for people.
-        assert told.has_failed, f"with a damaged {path} it waits, and does not say for what"
+        assert told.has_failed, f"with a damaged {path} it waits, and does not say for what: {problems}"
     finally:
         logging.getLogger("penstock").removeHandler(told)
     assert not problems, f"with a damaged {path}: {problems}"

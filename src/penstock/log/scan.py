@@ -72,11 +72,16 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def end_of_batches(file: File, position: int, end: int) -> int | None:
-    """The offset after the last whole batch between `position`, where one begins, and `end`."""
+    """The offset after the last batch between `position`, where one begins, and `end`. Raises CorruptSegment where
+    something else stands there: what would be written behind it could not be found again."""
     next_offset = None
     for start, header in scan_headers(file, position, end):
-        if start + header.size <= end:
-            next_offset = header.last_offset + 1
+        position = start + header.size
+        if position > end:
+            raise CorruptSegment(file, start)
+        next_offset = header.last_offset + 1
+    if position != end:
+        raise CorruptSegment(file, position)
     return next_offset
 
 

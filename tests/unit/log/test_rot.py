@@ -47,13 +47,14 @@ def test_who_reads_a_whole_log_stops_at_what_is_damaged(position: int) -> None:
     assert refused.value.code is ErrorCode.corrupt_message
 
 
-def test_a_log_that_was_closed_cleanly_and_is_damaged_cannot_be_used() -> None:
+@pytest.mark.parametrize("bit", [SIGN_BIT, 0], ids=["negative length", "beyond the end"])
+def test_a_log_that_was_closed_cleanly_and_is_damaged_cannot_be_used(bit: int) -> None:
     disk = SimDisk()
     log = open_log(disk)
     for _ in range(3):
         append(log, make_batch())
     log.close()
-    disk.flip_bit(FIRST_FILE, len(make_batch()) + LENGTH_POSITION, SIGN_BIT)
+    disk.flip_bit(FIRST_FILE, len(make_batch()) + LENGTH_POSITION, bit)
     with pytest.raises(DiskError):
         open_log(disk)
 

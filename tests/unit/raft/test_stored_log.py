@@ -287,3 +287,29 @@ def test_a_vote_of_apache_kafka_is_read() -> None:
 def test_a_vote_that_cannot_be_read_is_not_taken_for_none(data: bytes) -> None:
     with pytest.raises(DiskError):
         parse_quorum_state(data)
+
+
+@pytest.mark.parametrize("place", ["base offset", "records"])
+def test_a_damaged_batch_is_said_and_does_not_seem_to_be_the_end(place: str) -> None:
+    disk = SimDisk()
+    log = opened(disk)
+    size = len(batch_of(b"one"))
+    for value in (b"one", b"two"):
+        log.append(batch_of(value), 1, NOW_MS)
+    log.close()
+    disk.flip_bit(f"{DIRECTORY}/{0:020d}.log", size + {"base offset": 6, "records": size - 2}[place])
+
+    log = opened(disk, clean=True)
+    assert len(log.read(0, 10_000)) == size
+    with pytest.raises(DiskError, match="offset 1 is damaged"):
+        log.read(1, 10_000)
+
+
+def test_a_length_that_is_damaged_while_it_is_open_is_said() -> None:
+    disk = SimDisk()
+    log = opened(disk)
+    for value in (b"one", b"two"):
+        log.append(batch_of(value), 1, NOW_MS)
+    disk.flip_bit(f"{DIRECTORY}/{0:020d}.log", 8)
+    with pytest.raises(DiskError, match="offset 0 is damaged"):
+        log.read(0, 10_000)

@@ -22,7 +22,8 @@ from penstock.cluster.raft.effects import NO_NODE, VoteState
 from penstock.cluster.raft.rpc import OffsetAndEpoch
 from penstock.log.config import LogConfig
 from penstock.log.log import Flush, Log
-from penstock.protocol.batch import read_header
+from penstock.log.scan import CorruptSegment
+from penstock.protocol.batch import crc_is_valid, read_header
 
 DIRECTORY = "__cluster_metadata-0"
 QUORUM_STATE_FILE = f"{DIRECTORY}/quorum-state"
@@ -107,11 +108,24 @@ class StoredRaftLog:
         return self.log.epoch_for_offset(offset)
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        found = self.log.read(offset, bytes_max, self.end_offset, at_least_one=True)
+        """Whole batches, the first of them with `offset`; none at the end. Raises DiskError where they are damaged:
+        what comes behind must not seem to be the end."""
+        try:
+            found = self.log.read(offset, bytes_max, self.end_offset, at_least_one=True)
+        except CorruptSegment as problem:
+            raise _damaged(offset) from problem
         if found is None:
             return b""
         data = found.file.read(found.position, found.length)
-        return data[: sum(header.size for header, _ in batches_of(data))]
+        size, expected = 0, offset
+        for header, batch in batches_of(data):
+            if not header.base_offset <= expected <= header.last_offset or not crc_is_valid(batch, header):
+                break
+            size += header.size
+            expected = header.last_offset + 1
+        if not size:
+            raise _damaged(offset)
+        return data[:size]
 
     def append(self, batch: bytearray, epoch: int, now_ms: int) -> int:
         return self.log.append(batch, read_header(batch), epoch, now_ms)
@@ -205,6 +219,10 @@ class StoredRaftLog:
 
     def close(self) -> None:
         self.log.close()
+
+
+def _damaged(offset: int) -> DiskError:
+    return DiskError(f"the metadata at offset {offset} is damaged. Restore the node's metadata directory")
 
 
 def _path(snapshot_id: OffsetAndEpoch) -> str:
