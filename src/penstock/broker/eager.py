@@ -17,7 +17,8 @@ def run_eagerly(coroutine: Coroutine[Any, None, Any], finish: Finish) -> None:
         future = coroutine.send(None)
     except StopIteration as end:
         finish(end.value, None)
-    except Exception as problem:
+    except (Exception, asyncio.CancelledError) as problem:
+        # Cancelled is what it waits for when the loop ends.
         finish(None, problem)
     else:
         if future is None:

@@ -1,5 +1,6 @@
 """From a frame to its handler. `APIS` is the one list of what this broker serves."""
 
+import asyncio
 import logging
 from collections.abc import Coroutine
 from struct import Struct as Packer
@@ -235,6 +236,9 @@ class Router:
         is_later = False
 
         def finish(answer: Any, problem: BaseException | None) -> None:
+            if isinstance(problem, asyncio.CancelledError):
+                deferred.fail("the node stopped before there was an answer")
+                return
             try:
                 if problem is not None:
                     raise problem

@@ -82,3 +82,21 @@ async def test_threads_and_gathered_coroutines_can_be_awaited() -> None:
     run_eagerly(both(), outcome)
     await outcome.is_told.wait()
     assert outcome.calls == [([1, 1], None)]
+
+
+async def test_that_what_it_waits_for_was_cancelled_is_told_and_is_no_defect() -> None:
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def gathering() -> list[int]:
+        return list(await asyncio.gather(future))
+
+    outcome = Outcome()
+    run_eagerly(gathering(), outcome)
+    future.cancel()
+    await outcome.is_told.wait()
+    ((answer, problem),) = outcome.calls
+    assert answer is None
+    assert isinstance(problem, asyncio.CancelledError)
+    assert problems == []
