@@ -9,12 +9,15 @@ from typing import Any
 from penstock.protocol.messages import Struct
 from tests.conformance.cluster import CLOSED, Cluster, versions_of
 from tests.conformance.normalise import plain
-from tests.conformance.wire import Closed, Wire, correlation_id_of, decode_answer
+from tests.conformance.wire import INCREMENTAL_ALTER_CONFIGS, Closed, Wire, correlation_id_of, decode_answer
 from tests.e2e.node import wait_until
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
+
+# A kind of resource, in requests for settings.
+_GROUP = 32
 
 MANY_GROUPS = 8
 SESSION_MS = 30_000
@@ -229,6 +232,15 @@ class Groups:
         """Of groups that begin with the new protocol."""
         body = first_report_of(f"first-epoch-{uuid.uuid4()}", "anybody", "no-such-topic")
         self._epoch_shift = self.cluster.ask_raw(CONSUMER_GROUP_HEARTBEAT, 1, body).member_epoch - 1
+
+    def set_assignment_interval(self, group_id: str, milliseconds: int) -> None:
+        """Within how long of the last target there is no other: whether the next member gets one must not depend on how
+        busy the machine is."""
+        config = Struct(name="consumer.assignment.interval.ms", config_operation=0, value=str(milliseconds))
+        resource = Struct(resource_type=_GROUP, resource_name=group_id, configs=[config])
+        body = Struct(resources=[resource], validate_only=False)
+        (answer,) = self.cluster.ask_raw(INCREMENTAL_ALTER_CONFIGS, 1, body).responses
+        assert answer.error_code == 0, answer.error_message
 
     def member(self, group_id: str, word: str, **options: Any) -> "Member":
         return Member(self, group_id, word, **options)

@@ -32,6 +32,7 @@ from tests.conformance.cluster import versions_of
 from tests.e2e.node import wait_until
 
 UNKNOWN_ID = uuid.UUID(int=0xABCDEF)
+INTERVAL_MS_MAX = 15_000
 BEATS = versions_of(CONSUMER_GROUP_HEARTBEAT)
 
 
@@ -344,6 +345,7 @@ def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
     groups.count_epochs_from_one()
     prepare(groups, "mixed-topic", 2)
     group_id = "mixed"
+    groups.set_assignment_interval(group_id, INTERVAL_MS_MAX)
     member = Reporter(groups, group_id, "me")
     member.join("mixed-topic")
     settle(groups, member)
@@ -369,6 +371,7 @@ def the_last_reporter_turns_classic(groups: Groups) -> Any:
     answers: list[Any] = []
     protocols = [("range", subscription("turncoat-topic"))]
     for group_id, others in (("turncoat-alone", []), ("turncoat-joined", ["other"])):
+        groups.set_assignment_interval(group_id, INTERVAL_MS_MAX)
         member = Reporter(groups, group_id, "me")
         member.join("turncoat-topic")
         settle(groups, member)
@@ -386,6 +389,7 @@ def a_classic_member_of_a_consumer_group(groups: Groups) -> Any:
     groups.count_epochs_from_one()
     prepare(groups, "bridge", 4)
     group_id = "bridge-group"
+    groups.set_assignment_interval(group_id, 0)
     new = Reporter(groups, group_id, "new")
     answers: list[Any] = [new.join("bridge"), settle(groups, new)]
     with groups.member(group_id, "classic", protocols=[("range", subscription("bridge"))]) as classic:

@@ -52,11 +52,13 @@ def test_a_users_test_gets_a_broker(tmp_path: Path) -> None:
 
 
 def test_the_process_finds_and_collects_as_before() -> None:
-    finders, collecting = sys.meta_path[:], (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold())
+    finders, collecting, frozen = sys.meta_path[:], (gc.isenabled(), gc.get_threshold()), gc.get_freeze_count()
     assert "AssertionRewritingHook" in {type(finder).__name__ for finder in finders}
     with BrokerInProcess():
         assert sys.meta_path[: len(finders)] == finders
-        assert (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()) == collecting
+        assert (gc.isenabled(), gc.get_threshold()) == collecting
+        # What was frozen before may be gone by now.
+        assert gc.get_freeze_count() <= frozen
 
 
 def test_a_finder_that_comes_while_modules_are_loaded_stays() -> None:
