@@ -134,6 +134,12 @@ class TransactionVerification:
         self._broker = broker
         # The last request of each producer that waits.
         self._last: dict[int, asyncio.Future[None]] = {}
+        self._kept: set[asyncio.Future[None]] = set()
+
+    def keep(self, write: "asyncio.Future[None]") -> None:
+        """Until it is done: asyncio keeps only weak references to tasks."""
+        self._kept.add(write)
+        write.add_done_callback(self._kept.discard)
 
     def is_ready(self, writes: VerifiedWrites) -> bool:
         """Whether the batches can be appended at once, but for those that `error_of` says are refused. Raises

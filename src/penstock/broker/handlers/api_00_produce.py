@@ -42,8 +42,6 @@ log = logging.getLogger("penstock.produce")
 
 _ACKS_ALL = -1
 _FAILED_UNTOLD = "a Produce request with acks=0 failed; closing is the only way to tell"
-# asyncio keeps only weak references to tasks.
-_tasks: set[asyncio.Task[None]] = set()
 
 # By the topic as the request has it, and index.
 Uncommitted = dict[tuple[bytes, int], Partition]
@@ -174,9 +172,7 @@ def _append_when_verified(
         else:
             deferred.complete([encode_produce_response(version, correlation_id, answers)])
 
-    task = asyncio.ensure_future(append())
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+    broker.verification.keep(asyncio.ensure_future(append()))
     return None if acks == 0 else deferred
 
 
