@@ -259,6 +259,8 @@ def check_settings(world: "SimulatedWorld") -> None:
     (image, *_) = (broker.image for broker in world.cluster.brokers())
     if world.administrator is not None:
         world.administrator.check(image)
+    if world.voter_changer is not None:
+        world.voter_changer.check(world.cluster.brokers())
     for broker in world.cluster.brokers():
         for partition in broker.hosting:
             settings = image.configs.get((_TOPIC, partition.topic), {})

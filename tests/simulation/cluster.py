@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,8 +14,13 @@ from penstock.testing.sim_disk import SimDisk
 from tests.simulation.loop import ProcessLoop, Scheduler, SimExecutor, make_loop
 from tests.simulation.network import Network
 
+CLUSTER_ID = "simulated"
 PORT = 9092
 EPOCH_MS = 1_700_000_000_000
+
+
+def directory_id_of(node_id: int) -> UUID:
+    return UUID(int=(1 << 64) + node_id)
 
 
 class SimClock:
@@ -76,20 +82,10 @@ class SimHost:
     async def _run(self, loop: ProcessLoop) -> None:
         cluster = self.cluster
         settings = NodeSettings(
-            {
-                **cluster.settings,
-                "node.id": str(self.node_id),
-                "listeners": f"PLAINTEXT://{self.name}:{PORT}",
-                "controller.quorum.voters": ",".join(f"{i}@node{i}:{PORT}" for i in cluster.node_ids),
-            }
+            {**cluster.settings, "node.id": str(self.node_id), "listeners": f"PLAINTEXT://{self.name}:{PORT}"}
         )
         broker = self.broker = Broker(
-            Identity(
-                self.node_id,
-                "simulated",
-                UUID(int=(1 << 64) + self.node_id),
-                tuple((i, f"node{i}", PORT) for i in cluster.node_ids),
-            ),
+            cluster.identity_of(self.node_id),
             data_directory="/",
             settings=settings,
             disk=self.disk,
@@ -171,12 +167,14 @@ class SimCluster:
         *,
         nodes: int,
         settings: Mapping[str, str],
+        changes_voters: bool,
         note: Callable[[str], None],
     ) -> None:
         self.scheduler = scheduler
         self.network = network
         self.random = scheduler.random
         self.settings = settings
+        self.changes_voters = changes_voters
         self.sync_seconds_max = self.random.choice((0.001, 0.01, 0.05))
         # Some runs are busy; in others little is under way, and a record that is lost has no others behind it.
         self.pace = self.random.choice((1.0, 1.0, 3.0))
@@ -196,6 +194,14 @@ class SimCluster:
     def start(self) -> None:
         for host in self.hosts.values():
             host.start()
+
+    def identity_of(self, node_id: int) -> Identity:
+        nodes = tuple((i, f"node{i}", PORT) for i in self.node_ids)
+        identity = Identity(node_id, CLUSTER_ID, directory_id_of(node_id))
+        if not self.changes_voters:
+            return replace(identity, voters=nodes)
+        # The first is a quorum of its own, which the others join.
+        return identity if node_id == 1 else replace(identity, bootstrap=tuple(node[1:] for node in nodes))
 
     @property
     def is_ready(self) -> bool:

@@ -20,6 +20,8 @@ from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.replication import HighWatermarkAdvanced, Leader
 from penstock.cluster.raft.effects import NO_NODE, Sync
 from penstock.cluster.raft.elections import Elections
+from penstock.cluster.raft.roles import Following
+from penstock.cluster.raft.state import QuorumState
 from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE
 from penstock.coordinator.effects import Send
 from penstock.log import log as log_module
@@ -116,6 +118,14 @@ def _confirms_unsynced(original: Any) -> Any:
         lane._unsynced.clear()
 
     return sync
+
+
+def _ignores_voters(original: Any) -> Any:
+    def read_voters(state: Any, offset: int) -> None:
+        if not isinstance(getattr(state, "_role", None), Following):
+            original(state, offset)
+
+    return read_voters
 
 
 def _always(value: Any) -> Callable[[Any], Any]:
@@ -254,6 +264,11 @@ DEFECTS = {
     ),
     "trusts-checksums": Defect(
         "a follower takes batches whose checksum is wrong", _replacing(log_module, "crc_is_valid", _always(True)), 1026
+    ),
+    "ignores-voters": Defect(
+        "a follower does not take in who votes from now on",
+        _replacing(QuorumState, "_read_voters", _ignores_voters),
+        1016,
     ),
     "wakes-between-roles": Defect(
         "who steps down lets readers look before it follows",

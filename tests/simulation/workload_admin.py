@@ -27,7 +27,7 @@ _TOPIC_SETTINGS: dict[str, tuple[str | None, ...]] = {
 _CLUSTER_SETTINGS: dict[str, tuple[str | None, ...]] = {"num.replica.fetchers": ("1", "2", "3")}
 
 
-class _Wishes:
+class Wishes:
     """What must be in force: what was confirmed last, or something that was asked for and never answered, since that
     may have been held up for any time."""
 
@@ -76,8 +76,8 @@ class Administrator:
         self._isr_mins = isr_mins
         if isr_mins:
             self._acts += [self._set_isr_min]
-        self._settings: dict[tuple[int, str, str], _Wishes] = {}
-        self._moves: dict[TopicPartition, _Wishes] = {}
+        self._settings: dict[tuple[int, str, str], Wishes] = {}
+        self._moves: dict[TopicPartition, Wishes] = {}
         self.is_done = False
         self.client.run(self._run)
 
@@ -98,7 +98,7 @@ class Administrator:
         replicas = None if chance.random() < 0.1 else target
         partition = Struct(partition_index=key[1], replicas=replicas)
         body = Struct(timeout=3000, topics=[Struct(name=key[0], partitions=[partition])])
-        wishes = self._moves.setdefault(key, _Wishes(_ANYTHING))
+        wishes = self._moves.setdefault(key, Wishes(_ANYTHING))
         wish = _ANYTHING if replicas is None else target
         wishes.asked(wish)
         answer = await self.client.ask_any(REASSIGN, body, 0)
@@ -138,7 +138,7 @@ class Administrator:
         body = Struct(
             resources=[Struct(resource_type=kind, resource_name=resource, configs=[config])], validate_only=False
         )
-        wishes = self._settings.setdefault((kind, resource, name), _Wishes(None))
+        wishes = self._settings.setdefault((kind, resource, name), Wishes(None))
         wishes.asked(value)
         answer = await self.client.ask_any(INCREMENTAL_ALTER_CONFIGS, body, 1)
         if not answer.responses[0].error_code:

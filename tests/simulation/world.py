@@ -19,6 +19,7 @@ from tests.simulation.workload_groups import Member, Ownership
 from tests.simulation.workload_produce import Producer, Reader, Stop
 from tests.simulation.workload_topics import Recreator, Trimmer
 from tests.simulation.workload_transactions import TransactionalProducer
+from tests.simulation.workload_voters import VoterChanger
 
 _COMPACTION = {"cleanup.policy": "compact", "internal.segment.bytes": "3000", "min.cleanable.dirty.ratio": "0.1"}
 # Partitions and settings.
@@ -45,8 +46,9 @@ _WORKS = {
 }
 
 _ISR_MIN_LIKELIHOOD = 0.12
+_VOTERS_LIKELIHOOD = 0.1
 
-Worker = Producer | TransactionalProducer | Member | LateComer | Administrator | Recreator | Trimmer
+Worker = Producer | TransactionalProducer | Member | LateComer | Administrator | Recreator | Trimmer | VoterChanger
 
 
 class SimulatedWorld:
@@ -81,7 +83,16 @@ class SimulatedWorld:
             "log.cleaner.backoff.ms": "3000",
         }
         nodes = chance.choice((3, 3, 3, 4, 5))
-        self.cluster = SimCluster(self.scheduler, self.network, nodes=nodes, settings=settings, note=self.note)
+        # By a random source of its own, so that other runs do not change.
+        changes_voters = random.Random(f"voters {seed}").random() < _VOTERS_LIKELIHOOD
+        self.cluster = SimCluster(
+            self.scheduler,
+            self.network,
+            nodes=nodes,
+            settings=settings,
+            changes_voters=changes_voters,
+            note=self.note,
+        )
         self.history = History()
         self.history.compacted_topics.add("compacted")
         self.history.trimmed_topics.add("retained")
@@ -95,6 +106,7 @@ class SimulatedWorld:
         self.readers_stop = Stop()
         self.producers: list[Worker] = []
         self.administrator: Administrator | None = None
+        self.voter_changer: VoterChanger | None = None
         self.readers: list[Reader] = []
 
     def note(self, what: str) -> None:
@@ -107,6 +119,8 @@ class SimulatedWorld:
         self.cluster.start()
         if not self._until(lambda: self.cluster.is_ready, ready_s_max, observe_s):
             raise Violation(0, "liveness", f"no cluster after {ready_s_max} s")
+        if self.cluster.changes_voters:
+            self._form_quorum(ready_s_max, observe_s)
         self._create_topics()
         self._start_clients()
         self._until(lambda: False, 1.0, observe_s)
@@ -149,6 +163,12 @@ class SimulatedWorld:
             raise Violation(0, "no defects", f"{process}: {problem}")
 
     # Clients
+
+    def _form_quorum(self, seconds_max: float, observe_s: float) -> None:
+        changer = self.voter_changer = VoterChanger(self.cluster, self.producers_stop, "voters")
+        self.producers.append(changer)
+        if not self._until(lambda: changer.is_formed, seconds_max, observe_s):
+            raise Violation(0, "liveness", "no quorum could be formed")
 
     def _create_topics(self) -> None:
         client = SimClient(self.cluster, "admin")
