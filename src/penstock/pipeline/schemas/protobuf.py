@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
 from penstock.pipeline.schemas.registry_client import Schema
-from penstock.pipeline.schemas.values import SchemaUnusable, Undecodable
+from penstock.pipeline.schemas.values import Decoder, SchemaUnusable, Undecodable
 from penstock.protocol.primitives import Malformed
 from penstock.protocol.schema_framing import message_path
 
@@ -114,7 +114,7 @@ def _named(file: FileDescriptor, name: str) -> Descriptor:
     return found
 
 
-class ProtobufDecoder:
+class ProtobufDecoder(Decoder):
     def __init__(self, message: Descriptor, writer: FileDescriptor) -> None:
         self._class = message_factory.GetMessageClass(message)
         self._name = message.full_name
