@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Instructions are (operation, column or NOWHERE, level, argument); arguments are mostly places in the table.
-BOOLEAN, LONG, RANGED, FLOAT, DOUBLE, TEXT, BYTES, FIXED, CHOICE, DECIMAL_BYTES = range(10)
+LONG, RANGED, CHOICE, BOOLEAN, FLOAT, DOUBLE, TEXT, BYTES, FIXED, DECIMAL_BYTES = range(10)
 STRUCT, UNION, JUMP, LIST, NEXT, END = range(10, 16)
 NOWHERE = -1
 # Places in what a list has in the table: the level of its items, the column of a map's keys, where the code goes on.

@@ -9,15 +9,31 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from penstock.client.record_kernel import compiled
 from penstock.pipeline.schemas import avro_program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_jit: Any = numba.njit
+
+
+def _compiled(function: Any) -> Any:
+    """Kept beside the module, or in the user's cache directory where that cannot be written. Without numba's runtime,
+    which would count references to every array at every call, and take four times as long: nothing here reserves
+    memory."""
+    try:
+        return _jit(cache=True, nogil=True, _nrt=False)(function)
+    except RuntimeError:  # nowhere to keep it: every process compiles for itself
+        return _jit(nogil=True, _nrt=False)(function)
+
+
+def _inlined(function: Any) -> Any:
+    return _jit(inline="always", _nrt=False)(function)
+
+
 # numba takes globals as constants.
-_BOOLEAN, _LONG, _RANGED, _FLOAT = avro_program.BOOLEAN, avro_program.LONG, avro_program.RANGED, avro_program.FLOAT
-_DOUBLE, _TEXT, _BYTES, _FIXED = avro_program.DOUBLE, avro_program.TEXT, avro_program.BYTES, avro_program.FIXED
+_RANGED, _BOOLEAN, _FLOAT = avro_program.RANGED, avro_program.BOOLEAN, avro_program.FLOAT
+_DOUBLE, _TEXT, _FIXED = avro_program.DOUBLE, avro_program.TEXT, avro_program.FIXED
 _CHOICE, _DECIMAL_BYTES = avro_program.CHOICE, avro_program.DECIMAL_BYTES
 _STRUCT, _UNION, _JUMP = avro_program.STRUCT, avro_program.UNION, avro_program.JUMP
 _LIST, _END = avro_program.LIST, avro_program.END
@@ -31,7 +47,7 @@ _BODY, _LEFT, _PLACE, _SLOT = range(4)
 _KEYS_MAX = 64
 
 
-@compiled
+@_inlined
 def _varint(data: Any, position: Any, end: Any) -> Any:
     """(zigzag value, position after it); the position is -1 when it does not end before `end`, or has over 64 bits."""
     result = numba.int64(0)
@@ -50,7 +66,7 @@ def _varint(data: Any, position: Any, end: Any) -> Any:
     return 0, -1
 
 
-@compiled
+@_inlined
 def _is_text(data: Any, position: Any, end: Any) -> Any:
     """Whether it is UTF-8 as Python has it: without surrogates, nothing longer than need be."""
     seen = numba.uint8(0)
@@ -80,7 +96,7 @@ def _is_text(data: Any, position: Any, end: Any) -> Any:
     return True
 
 
-@compiled
+@_inlined
 def _little_endian(data: Any, position: Any, size: Any) -> Any:
     result = numba.int64(0)
     for place in range(size):
@@ -88,7 +104,7 @@ def _little_endian(data: Any, position: Any, size: Any) -> Any:
     return result
 
 
-@compiled
+@_compiled
 def _decimal(data: Any, position: Any, size: Any, high_end: Any, low_end: Any) -> Any:
     """(high half, low half, whether it is between -end and end.)"""
     high = numba.int64(-1 if size > 0 and data[position] & 0x80 else 0)
@@ -105,7 +121,7 @@ def _decimal(data: Any, position: Any, size: Any, high_end: Any, low_end: Any) -
     return high, numba.int64(low), is_inside
 
 
-@compiled
+@_inlined
 def _bytes_leaf(operation: Any, argument: Any, table: Any, data: Any, position: Any, end: Any) -> Any:
     """(start, length), the length -1 if they are not there."""
     size = argument if operation == _FIXED else -1
@@ -120,13 +136,13 @@ def _bytes_leaf(operation: Any, argument: Any, table: Any, data: Any, position: 
     return position, size
 
 
-@compiled
+@_inlined
 def _leaf(
     operation: Any, argument: Any, table: Any, data: Any, position: Any, end: Any, values: Any, slot: Any, width: Any
 ) -> Any:
     """The position after it."""
     value = numba.int64(0)
-    if operation in (_LONG, _RANGED, _CHOICE):
+    if operation <= _CHOICE:
         value, position = _varint(data, position, end)
         if position < 0:
             return _BAD
@@ -136,7 +152,7 @@ def _leaf(
             value *= table[argument + 2]
         elif operation == _CHOICE and (value < 0 or value >= table[argument] or table[argument + 1 + value] == 0):
             return _BAD
-    elif operation in (_BOOLEAN, _FLOAT, _DOUBLE):
+    elif operation <= _DOUBLE:
         size = 1 if operation == _BOOLEAN else 4 if operation == _FLOAT else 8
         if size > end - position:
             return _BAD
@@ -164,7 +180,7 @@ def _leaf(
     return position
 
 
-@compiled
+@_compiled
 def _has_key_twice(data: Any, values: Any, first: Any, width: Any, count: Any) -> Any:
     for one in range(first + 1, first + count):
         size = values[one + width]
@@ -179,13 +195,14 @@ def _has_key_twice(data: Any, values: Any, first: Any, width: Any, count: Any) -
     return False
 
 
-@compiled
+@_compiled
 def _next_item(
     table: Any,
     data: Any,
     position: Any,
     end: Any,
-    opened: Any,
+    stack: Any,
+    top: Any,
     bases: Any,
     capacities: Any,
     counts: Any,
@@ -193,9 +210,9 @@ def _next_item(
     values: Any,
 ) -> Any:
     """(position, where the code goes on.) That is after the list's code when it has no more items."""
-    place = opened[_PLACE]
+    place = stack[top, _PLACE]
     level = table[place + _ITEM_LEVEL]
-    if opened[_LEFT] == 0:
+    if stack[top, _LEFT] == 0:
         count, position = _varint(data, position, end)
         if position >= 0 and count < 0:
             # With the block's size. fastavro uses it where it passes over a list.
@@ -206,23 +223,23 @@ def _next_item(
         if count == 0:
             column = table[place + _KEY_COLUMN]
             if column >= 0:
-                length = values[opened[_SLOT]]
+                length = values[stack[top, _SLOT]]
                 first = bases[column] + counts[level] - length
                 if length > _KEYS_MAX or _has_key_twice(data, values, first, capacities[level], length):
                     return _BAD, 0
             return position, table[place + _AFTER]
-        opened[_LEFT] = count
-    opened[_LEFT] -= 1
+        stack[top, _LEFT] = count
+    stack[top, _LEFT] -= 1
     if level >= 0:
         if counts[level] == capacities[level]:
             return _NO_ROOM, 0
         index[level] = counts[level]
         counts[level] += 1
-        values[opened[_SLOT]] += 1
-    return position, opened[_BODY]
+        values[stack[top, _SLOT]] += 1
+    return position, stack[top, _BODY]
 
 
-@compiled
+@_inlined
 def _row(
     code: Any,
     table: Any,
@@ -269,16 +286,18 @@ def _row(
                 stack[depth, _PLACE] = argument
                 stack[depth, _SLOT] = slot
                 depth += 1
-            opened = stack[depth - 1]
-            position, counter = _next_item(table, data, position, end, opened, bases, capacities, counts, index, values)
-            if counter == table[opened[_PLACE] + _AFTER]:
+            top = depth - 1
+            position, counter = _next_item(
+                table, data, position, end, stack, top, bases, capacities, counts, index, values
+            )
+            if counter == table[stack[top, _PLACE] + _AFTER]:
                 depth -= 1
         if slot >= 0:
             is_set[slot] = 1
     return position
 
 
-@compiled
+@_compiled
 def _take_back(levels: Any, bases: Any, counts: Any, row: Any, before: Any, values: Any, is_set: Any) -> None:
     """All that a row has set."""
     for column in range(len(levels)):
@@ -288,14 +307,17 @@ def _take_back(levels: Any, bases: Any, counts: Any, row: Any, before: Any, valu
         for slot in range(bases[column] + first, bases[column] + end):
             values[slot] = 0
             is_set[slot] = 0
-    counts[:] = before
+    for level in range(len(counts)):
+        counts[level] = before[level]
 
 
-@compiled
+@_compiled
 def _fill(
     code: Any,
     table: Any,
-    depth_max: Any,
+    stack: Any,
+    index: Any,
+    before: Any,
     data: Any,
     starts: Any,
     ends: Any,
@@ -308,14 +330,12 @@ def _fill(
     is_set: Any,
     is_bad: Any,
 ) -> Any:
-    index = np.zeros(len(counts), np.int64)
-    before = np.zeros(len(counts), np.int64)
-    stack = np.zeros((depth_max, 4), np.int64)
     for row in range(first_row, len(starts)):
         if starts[row] < 0:
             continue
         index[0] = row
-        before[:] = counts
+        for level in range(len(counts)):
+            before[level] = counts[level]
         reached = _row(
             code, table, data, starts[row], ends[row], stack, bases, capacities, counts, index, values, is_set
         )
@@ -327,7 +347,7 @@ def _fill(
     return len(starts)
 
 
-@compiled
+@_compiled
 def _gather(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> None:
     for row in range(len(starts)):
         start = starts[row]
@@ -336,10 +356,15 @@ def _gather(data: Any, starts: Any, lengths: Any, offsets: Any, out: Any) -> Non
             out[place + byte] = data[start + byte]
 
 
-def fill(*arguments: Any) -> int:
+def fill(
+    code: Any, table: Any, depth_max: int, data: Any, starts: Any, ends: Any, row: int, slots: Any, is_bad: Any
+) -> int:
     """Sets slots from the first row on, see `column_reading`. The row it stopped before as there is no room for its
     items, or the number of rows. Rows that start before 0 are null."""
-    return int(_fill(*arguments))
+    levels = len(slots.counts)
+    stack, index, before = np.zeros((depth_max, 4), np.int64), np.zeros(levels, np.int64), np.zeros(levels, np.int64)
+    room = (slots.levels, slots.bases, slots.capacities, slots.counts, slots.values, slots.is_set)
+    return int(_fill(code, table, stack, index, before, data, starts, ends, row, *room, is_bad))
 
 
 def gather(

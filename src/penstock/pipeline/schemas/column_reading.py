@@ -47,22 +47,7 @@ def read_column(
     is_bad: NDArray[np.bool_] = np.zeros(rows, np.bool_)
     row = 0
     while True:
-        row = kernel.fill(
-            program.code,
-            program.table,
-            program.depth_max,
-            data,
-            starts,
-            ends,
-            row,
-            slots.levels,
-            slots.bases,
-            slots.capacities,
-            slots.counts,
-            slots.values,
-            slots.is_set,
-            is_bad,
-        )
+        row = kernel.fill(program.code, program.table, program.depth_max, data, starts, ends, row, slots, is_bad)
         if row == rows:
             return program.root.array(Filled(slots, data, kernel.gather), rows), is_bad
         slots.grow()
