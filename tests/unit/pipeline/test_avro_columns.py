@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.schemas import column_kernel
 from penstock.pipeline.schemas.avro import AvroReader, parsed
 from penstock.pipeline.schemas.avro_program import NotPlain, program
-from penstock.pipeline.schemas.column_reading import kernel_for, read_column
+from penstock.pipeline.schemas.column_reading import is_numba_worth, read_column
 from penstock.pipeline.schemas.decoding import BadRow, ColumnDecoder, reader_of
 from penstock.pipeline.schemas.registry_client import AVRO, NotInRegistry, Schema
 
@@ -123,16 +122,16 @@ class Registry:
 
 
 def decoded(
-    column: pa.Array, reader: Schema, *others: Schema, type_: pa.DataType = None, kernel: Any = column_kernel
+    column: pa.Array, reader: Schema, *others: Schema, type_: pa.DataType = None, at_once: bool = True
 ) -> tuple[pa.Array, list[BadRow]]:
     registry: Any = Registry(reader, *others)
     wanted = reader_of(reader).type if type_ is None else type_
-    return ColumnDecoder(reader, registry, wanted, "", lambda rows: kernel).decoded(column)
+    return ColumnDecoder(reader, registry, wanted, "", lambda rows: at_once).decoded(column)
 
 
 def assert_same_both_ways(column: pa.Array, reader: Schema, *others: Schema, type_: pa.DataType = None) -> Any:
     found, bad = decoded(column, reader, *others, type_=type_)
-    expected, bad_expected = decoded(column, reader, *others, type_=type_, kernel=None)
+    expected, bad_expected = decoded(column, reader, *others, type_=type_, at_once=False)
     found.validate(full=True)
     assert found.type == expected.type
     # Their texts: NaN is not itself, and 0.0 is -0.0.
@@ -153,7 +152,7 @@ def left_to_rows(tree: Any, rows: list[bytes], type_: pa.DataType = None) -> lis
     ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
     starts = ends - np.array([len(row) for row in rows], np.int64)
     data: Any = np.frombuffer(b"".join(rows), np.uint8)
-    column, is_left = read_column(made, data, starts, ends, column_kernel)
+    column, is_left = read_column(made, data, starts, ends)
     column.validate(full=True)
     assert len(column) == len(rows)
     return np.flatnonzero(is_left).tolist()
@@ -374,5 +373,7 @@ def test_names_that_are_used_again_are_read_at_once() -> None:
 
 
 def test_without_numba_rows_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "penstock.pipeline.schemas.column_kernel", None)
-    assert kernel_for(10**9) is None
+    pytest.importorskip("numba")
+    assert is_numba_worth(0)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert not is_numba_worth(10**9)

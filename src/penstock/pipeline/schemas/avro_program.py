@@ -1,4 +1,4 @@
-"""An Avro schema as a program for `column_kernel`: one instruction for each value that a row is made of.
+"""An Avro schema as a program for `avro_kernel`: one instruction for each value that a row is made of.
 
 A writer's schema that differs from the reader's is resolved here, once: fields by their names, defaults, wider numbers,
 symbols. What is not plain has no program, and is read row by row; so is a row that the program does not like. The
@@ -87,6 +87,12 @@ class Program:
     depth_max: int
     layout: Layout
     root: Node
+    defaults: tuple[tuple[int, int], ...] = ()
+
+    def fill(self, *arguments: Any) -> int:
+        from penstock.pipeline.schemas import avro_kernel
+
+        return avro_kernel.fill(self.code, self.table, self.depth_max, *arguments)
 
 
 def program(writer: Any, reader: Any, type_: pa.DataType) -> Program:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.client.record_encoding import byte_column
-from penstock.pipeline.schemas.column_reading import kernel_for
+from penstock.pipeline.schemas.column_reading import is_numba_worth
 from penstock.pipeline.schemas.framing import FRAME_BYTES, NO_ID, schema_ids
 from penstock.pipeline.schemas.registry_client import AVRO, JSON, PROTOBUF, NotInRegistry, RegistryClient, Schema
 from penstock.pipeline.schemas.values import NULL_START, Decoder, Encoder, Reader, SchemaUnusable
@@ -74,20 +73,20 @@ class ColumnDecoder:
         registry: RegistryClient,
         type_: pa.DataType,
         message_name: str,
-        kernel_for: Callable[[int], ModuleType | None] = kernel_for,
+        is_numba_worth: Callable[[int], bool] = is_numba_worth,
     ) -> None:
         self._schema = reader_schema
         self._reader = reader_of(reader_schema, message_name)
         self._registry = registry
         self._type = type_
-        self._kernel_for = kernel_for
+        self._is_numba_worth = is_numba_worth
         self._known: dict[int, _Known | str] = {}
 
     def decoded(self, values: pa.Array) -> tuple[pa.Array, list[BadRow]]:
         """Rows that cannot be read are null. Raises RegistryProblem where the registry does not answer."""
         column = byte_column(values)
         ids = schema_ids(values)
-        kernel = self._kernel_for(len(values))
+        is_at_once = self._is_numba_worth(len(values))
         pieces = _Pieces(self._type, len(values))
         bad = [BadRow(row, "it has no schema id") for row in np.flatnonzero((ids == NO_ID) & ~column.nulls).tolist()]
         found = np.unique(ids[ids != NO_ID]).tolist()
@@ -97,11 +96,11 @@ class ColumnDecoder:
             if isinstance(known, str):
                 bad += [BadRow(row, known) for row in np.flatnonzero(is_chosen).tolist()]
                 continue
-            if known.columns is not None and kernel is not None:
+            if known.columns is not None and is_at_once:
                 # Where it is the only schema, the column needs no putting together: rows without one are null in it.
                 rows = np.arange(len(ids)) if len(found) == 1 else np.flatnonzero(is_chosen)
                 starts = np.where(is_chosen, column.offsets[:-1] + FRAME_BYTES, NULL_START)[rows]
-                array, is_left = known.columns(column.data, starts, column.offsets[1:][rows], kernel)
+                array, is_left = known.columns(column.data, starts, column.offsets[1:][rows])
                 pieces.add(array, rows)
                 is_chosen = np.zeros(len(ids), np.bool_)
                 is_chosen[rows[is_left]] = True

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -11,10 +10,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    # (data, starts, ends, `column_kernel`) -> (column, rows that must be read one by one and are null in it.) Row i is
+    # (data, starts, ends) -> (column, rows that must be read one by one and are null in it.) Row i is
     # data[starts[i]:ends[i]]; one that starts at NULL_START is null.
     ColumnReader = Callable[
-        [NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64], ModuleType], tuple[pa.Array, NDArray[np.bool_]]
+        [NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]], tuple[pa.Array, NDArray[np.bool_]]
     ]
 
 NULL_START = -1
@@ -44,7 +43,8 @@ class Decoder(Protocol):
         """What follows the schema id, as Python values that Arrow takes. Raises anything for what cannot be read."""
 
     def columns(self, type_: pa.DataType) -> "ColumnReader | None":
-        """Reads many rows at once into a column of this type, with the same result. None where there is no such way."""
+        """Reads many rows at once into a column of this type, with the same result, given numba. None where there is no
+        such way."""
         return None
 
 
