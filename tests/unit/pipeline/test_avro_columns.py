@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.pipeline.schemas.avro import AvroReader, parsed
-from penstock.pipeline.schemas.avro_program import NotPlain, program
+from penstock.pipeline.schemas.avro_program import program
 from penstock.pipeline.schemas.column_reading import is_numba_worth, read_column
+from penstock.pipeline.schemas.column_slots import NotPlain
 from penstock.pipeline.schemas.decoding import BadRow, ColumnDecoder, reader_of
 from penstock.pipeline.schemas.registry_client import AVRO, NotInRegistry, Schema
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 
-from penstock.pipeline.schemas.avro_program import NotPlain, program
+from penstock.pipeline.schemas.avro_program import program
 from penstock.pipeline.schemas.avro_types import DECIMAL, LOGICAL, AvroTypes, is_number_union
 from penstock.pipeline.schemas.column_reading import read_column
+from penstock.pipeline.schemas.column_slots import NotPlain
 from penstock.pipeline.schemas.registry_client import Schema
 from penstock.pipeline.schemas.values import Decoder, SchemaUnusable
 

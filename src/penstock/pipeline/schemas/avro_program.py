@@ -18,6 +18,7 @@ from penstock.pipeline.schemas.column_slots import (
     DOUBLE_BITS,
     FLOAT_BITS,
     INTEGER,
+    NOWHERE,
     ROWS,
     ByteStrings,
     Choices,
@@ -26,8 +27,10 @@ from penstock.pipeline.schemas.column_slots import (
     Layout,
     Lists,
     Node,
+    NotPlain,
     Numbers,
     Structs,
+    field_types,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 # Instructions are (operation, column or NOWHERE, level, argument); arguments are mostly places in the table.
 LONG, RANGED, CHOICE, BOOLEAN, FLOAT, DOUBLE, TEXT, BYTES, FIXED, DECIMAL_BYTES = range(10)
 STRUCT, UNION, JUMP, LIST, NEXT, END = range(10, 16)
-NOWHERE = -1
 # Places in what a list has in the table: the level of its items, the column of a map's keys, where the code goes on.
 ITEM_LEVEL, KEY_COLUMN, AFTER = range(3)
 
@@ -73,10 +75,6 @@ _OPERATIONS = {
 }
 _KINDS = {*PRIMITIVES, "record", "error", "array", "map"}
 _WORD = 2**64
-
-
-class NotPlain(Exception):
-    """There is no program for this: rows have to be read one by one."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class _Compiler:
         if name in self._inside or not _is_same_named(writer, reader):
             raise NotPlain
         self._inside.append(name)
-        wanted = _field_types(type_)
+        wanted = field_types(type_)
         column = self._column(type_, level)
         self.emit(STRUCT, column, level)
         known = {each["name"]: each for each in (reader or writer)["fields"]}
@@ -314,17 +312,6 @@ def _is_same_named(writer: Any, reader: Any) -> bool:
         return True
     is_same = not isinstance(reader, str) and _kind(reader) == _kind(writer) and reader.get("name") == writer["name"]
     return is_same and reader.get("size") == writer.get("size")
-
-
-def _field_types(type_: pa.DataType | None) -> dict[str, pa.DataType]:
-    if type_ is None:
-        return {}
-    if not pa.types.is_struct(type_):
-        raise NotPlain
-    wanted = {each.name: each.type for each in type_}
-    if len(wanted) != type_.num_fields:
-        raise NotPlain
-    return wanted
 
 
 def _is_text_map(type_: pa.DataType) -> bool:

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROWS = 0
+# The column of what is passed over.
+NOWHERE = -1
 _ITEMS_FIRST = 1024
 
 # How a slot holds a number.
 INTEGER = "integer"
 FLOAT_BITS = "float bits"
 DOUBLE_BITS = "double bits"
+
+
+class NotPlain(Exception):
+    """There is no program for this: rows have to be read one by one."""
 
 
 class Layout:
@@ -216,3 +222,30 @@ class Lists:
             pair = pa.struct([self.type.key_field, self.type.item_field])
             items = pa.Array.from_buffers(pair, count, [None], 0, children=[self.keys.array(filled, count), items])
         return pa.Array.from_buffers(self.type, rows, [valid, pa.py_buffer(offsets)], nulls, children=[items])
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds in one column, nanoseconds in another; a third one says whether there are any."""
+
+    type: pa.DataType
+    column: int
+    seconds: int
+    nanos: int
+
+    def array(self, filled: Filled, rows: int) -> pa.Array:
+        valid, nulls = _bitmap(filled.slots.flags(self.column))
+        micros = filled.slots.of(self.seconds) * 1_000_000 + filled.slots.of(self.nanos) // 1000
+        return pa.Array.from_buffers(self.type, rows, [valid, pa.py_buffer(micros)], nulls)
+
+
+def field_types(type_: pa.DataType | None) -> dict[str, pa.DataType]:
+    """Of a struct; none where nothing is wanted. Raises NotPlain."""
+    if type_ is None:
+        return {}
+    if not pa.types.is_struct(type_):
+        raise NotPlain
+    wanted = {each.name: each.type for each in type_}
+    if len(wanted) != type_.num_fields:
+        raise NotPlain
+    return wanted
