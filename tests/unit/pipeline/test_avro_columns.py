@@ -373,6 +373,21 @@ def test_names_that_are_used_again_are_read_at_once() -> None:
     assert_same_both_ways(framed(1, [*rows]), schema(1, tree))
 
 
+def test_a_writer_whose_names_multiply_has_no_program() -> None:
+    """The reader does not want them, so that nothing else stops it."""
+    field: Any = "int"
+    fields = []
+    for i in range(20):
+        pair = [{"name": "a", "type": field}, {"name": "b", "type": field}]
+        fields.append({"name": f"f{i}", "type": {"type": "record", "name": f"N{i}", "fields": pair}})
+        field = f"N{i}"
+    writer = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "int"}, *fields]}
+    with pytest.raises(NotPlain):
+        program(
+            parsed(schema(2, writer)), parsed(schema(1, one_field("int"))), reader_of(schema(1, one_field("int"))).type
+        )
+
+
 def test_without_numba_rows_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     assert is_numba_worth(0)

@@ -75,6 +75,8 @@ _OPERATIONS = {
 }
 _KINDS = {*PRIMITIVES, "record", "error", "array", "map"}
 _WORD = 2**64
+# A name that is used again has its code again, and that grows with every name inside of it.
+_CODE_MAX = 10_000
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class _Compiler:
         self._inside: list[str] = []
 
     def emit(self, operation: int, column: int = NOWHERE, level: int = ROWS, argument: int = 0) -> None:
+        if len(self.code) == _CODE_MAX:
+            raise NotPlain
         self.code.append((operation, column, level, argument))
 
     def value(self, writer: Any, reader: Any, type_: pa.DataType | None, level: int) -> Node | None:

@@ -1,5 +1,7 @@
-"""What the kernels of typed columns have in common. numba keeps compiled code by the file that it is in: who changes
-something here must touch those kernels too, or they go on with what was.
+"""What the kernels of typed columns have in common.
+
+numba keeps compiled code until its own file changes: who changes something here, or what the programs' numbers mean,
+must touch the kernels' files too, or they go on with what was.
 
 Importing this module imports numba, which takes a second; the first call on a machine compiles, which takes some more.
 """

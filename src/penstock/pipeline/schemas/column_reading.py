@@ -1,6 +1,6 @@
 """Many values at once into a column, by a program: what its kernel makes of them, and which ones it leaves alone."""
 
-import importlib.util
+import importlib
 import sys
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
@@ -44,9 +44,13 @@ def is_numba_worth(rows: int) -> bool:
     """If there is numba, and if it pays. What this process asked for before counts."""
     global _asked_rows
     _asked_rows += rows
-    if "numba" in sys.modules:
-        return sys.modules["numba"] is not None
-    return _asked_rows >= _ROWS_WORTH_NUMBA and importlib.util.find_spec("numba") is not None
+    if _asked_rows < _ROWS_WORTH_NUMBA and "numba" not in sys.modules:
+        return False
+    try:
+        importlib.import_module("numba")
+    except ImportError:
+        return False
+    return True
 
 
 def read_column(
