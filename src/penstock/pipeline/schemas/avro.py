@@ -1,44 +1,26 @@
-"""Avro: types as Spark's own Avro functions give them, rows by fastavro, older and newer writers resolved.
-
-Kept from logical types are dates, timestamps and decimals. Times and UUIDs are the numbers and texts that they are made
-of, as in Spark. A union of several types is a struct of member0, member1, ... of which one is set; int with long is
-long, float with double is double.
-"""
+"""Avro: rows by fastavro, older and newer writers resolved; `avro_program` reads columns of them where it can."""
 
 import io
 import json
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pyarrow as pa
 
+from penstock.pipeline.schemas.avro_program import program
+from penstock.pipeline.schemas.avro_types import DECIMAL, LOGICAL, AvroTypes, is_number_union
+from penstock.pipeline.schemas.column_reading import read_column
+from penstock.pipeline.schemas.column_slots import NotPlain
 from penstock.pipeline.schemas.registry_client import Schema
-from penstock.pipeline.schemas.values import SchemaUnusable
+from penstock.pipeline.schemas.values import Decoder, SchemaUnusable
 
-_PRIMITIVES: Mapping[str, pa.DataType] = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "bytes": pa.binary(),
-    "enum": pa.string(),
-    "fixed": pa.binary(),
-}
-_LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
-    ("int", "date"): pa.date32(),
-    ("long", "timestamp-millis"): pa.timestamp("us", "UTC"),
-    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
-    ("long", "local-timestamp-millis"): pa.timestamp("us"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
-}
-_DECIMAL = "decimal"
-_DECIMAL_DIGITS_MAX = 38
+if TYPE_CHECKING:
+    from penstock.pipeline.schemas.values import ColumnReader
+
 # What a union's member is, by the Python type that fastavro gives, the likeliest first: it names named types only where
 # the writer had a union too.
 _KINDS: Mapping[type, tuple[str, ...]] = {
@@ -73,8 +55,8 @@ def _without_unused_logical_types(tree: Any) -> Any:
         return tree
     made = {name: each if name == "default" else _without_unused_logical_types(each) for name, each in tree.items()}
     logical = made.get("logicalType")
-    is_used = logical == _DECIMAL or (
-        isinstance(made.get("type"), str) and isinstance(logical, str) and (made["type"], logical) in _LOGICAL
+    is_used = logical == DECIMAL or (
+        isinstance(made.get("type"), str) and isinstance(logical, str) and (made["type"], logical) in LOGICAL
     )
     if not is_used:
         made.pop("logicalType", None)
@@ -85,7 +67,7 @@ class AvroReader:
     def __init__(self, schema: Schema) -> None:
         self._schema = parsed(schema)
         self._id = schema.id
-        self._types = _Types()
+        self._types = AvroTypes()
         self.type = self._types.of(self._schema)
 
     def decoder(self, writer: Schema) -> "AvroDecoder":
@@ -94,7 +76,7 @@ class AvroReader:
         return AvroDecoder(parsed(writer), None if is_same else self._schema, self._schema if unions else None)
 
 
-class AvroDecoder:
+class AvroDecoder(Decoder):
     def __init__(self, writer: Any, reader: Any, with_unions: Any) -> None:
         self._writer = writer
         self._reader = reader
@@ -106,71 +88,13 @@ class AvroDecoder:
         found = fastavro.schemaless_reader(io.BytesIO(data), self._writer, self._reader, return_named_type=True)
         return self._members.placed(found)
 
-
-class _Types:
-    """Arrow types of Avro ones; the names that were defined so far are known."""
-
-    def __init__(self) -> None:
-        self._named: dict[str, Any] = {}
-        self._inside: list[str] = []
-        self.struct_unions = False
-
-    def of(self, schema: Any) -> pa.DataType:
-        if isinstance(schema, list):
-            return self._union(schema)
-        if isinstance(schema, str):
-            return self._named_type(schema) if schema not in _PRIMITIVES else _PRIMITIVES[schema]
-        kind = schema["type"]
-        if isinstance(kind, dict | list):
-            return self.of(kind)
-        logical = schema.get("logicalType")
-        if "name" in schema:
-            self._named[schema["name"]] = schema
-        if logical == _DECIMAL:
-            return _decimal(schema)
-        if (kind, logical) in _LOGICAL:
-            return _LOGICAL[kind, logical]
-        match kind:
-            case "record" | "error":
-                return self._record(schema)
-            case "array":
-                return pa.list_(self.of(schema["items"]))
-            case "map":
-                return pa.map_(pa.string(), self.of(schema["values"]))
-        return _PRIMITIVES[kind] if kind in _PRIMITIVES else self._named_type(kind)
-
-    def _named_type(self, name: str) -> pa.DataType:
-        if name in self._inside:
-            raise SchemaUnusable(f"Avro type {name} contains itself, which no column can")
-        return self.of(self._named[name])
-
-    def _record(self, schema: Any) -> pa.DataType:
-        self._inside.append(schema["name"])
-        fields = [pa.field(field["name"], self.of(field["type"])) for field in schema["fields"]]
-        self._inside.pop()
-        return pa.struct(fields)
-
-    def _union(self, members: list[Any]) -> pa.DataType:
-        others = [each for each in members if each != "null"]
-        if not others:
-            return pa.null()
-        if len(others) == 1:
-            return self.of(others[0])
-        if is_number_union(others):
-            return pa.int64() if "long" in others else pa.float64()
-        self.struct_unions = True
-        return pa.struct([pa.field(f"member{i}", self.of(each)) for i, each in enumerate(others)])
-
-
-def is_number_union(others: list[Any]) -> bool:
-    return all(isinstance(each, str) for each in others) and set(others) in ({"int", "long"}, {"float", "double"})
-
-
-def _decimal(schema: Any) -> pa.DataType:
-    precision = int(schema["precision"])
-    if precision > _DECIMAL_DIGITS_MAX:
-        raise SchemaUnusable(f"a decimal of {precision} digits is too long: {_DECIMAL_DIGITS_MAX} fit into a column")
-    return pa.decimal128(precision, int(schema.get("scale", 0)))
+    def columns(self, type_: pa.DataType) -> "ColumnReader | None":
+        if self._members is not None:
+            return None
+        try:
+            return partial(read_column, program(self._writer, self._reader, type_))
+        except NotPlain:
+            return None
 
 
 class _Members:
@@ -250,10 +174,10 @@ def _is_kind(member: Any, kind: str, value: Any) -> bool:
     if logical is None:
         return bool(member["type"] == kind)
     if isinstance(value, Decimal):
-        return bool(logical == _DECIMAL)
+        return bool(logical == DECIMAL)
     # A datetime is a date to Python.
     if isinstance(value, datetime):
-        return bool(logical.startswith("local-") == (value.tzinfo is None)) and logical not in (_DECIMAL, "date")
+        return bool(logical.startswith("local-") == (value.tzinfo is None)) and logical not in (DECIMAL, "date")
     return isinstance(value, date) and logical == "date"
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.pipeline.schemas.registry_client import Schema
-from penstock.pipeline.schemas.values import SchemaUnusable
+from penstock.pipeline.schemas.values import Decoder, SchemaUnusable
 
 _PLAIN: Mapping[str, tuple[pa.DataType, type]] = {
     "string": (pa.string(), str),
@@ -124,7 +124,7 @@ def _bare(shape: Any) -> Any:
     return shape.__args__[0] if type(None) in getattr(shape, "__args__", ()) else shape
 
 
-class JsonDecoder:
+class JsonDecoder(Decoder):
     def __init__(self, shape: Any, has_text: bool) -> None:
         self._decode = msgspec.json.Decoder(shape).decode
         self._has_text = has_text

@@ -8,16 +8,23 @@ fields are known by their numbers.
 import base64
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
+from penstock.pipeline.schemas.column_reading import read_column
+from penstock.pipeline.schemas.column_slots import NotPlain
+from penstock.pipeline.schemas.protobuf_program import program
 from penstock.pipeline.schemas.registry_client import Schema
-from penstock.pipeline.schemas.values import SchemaUnusable, Undecodable
+from penstock.pipeline.schemas.values import Decoder, SchemaUnusable, Undecodable
 from penstock.protocol.primitives import Malformed
 from penstock.protocol.schema_framing import message_path
+
+if TYPE_CHECKING:
+    from penstock.pipeline.schemas.values import ColumnReader
 
 _TYPES: Mapping[int, pa.DataType] = {
     FieldDescriptor.TYPE_DOUBLE: pa.float64(),
@@ -114,9 +121,10 @@ def _named(file: FileDescriptor, name: str) -> Descriptor:
     return found
 
 
-class ProtobufDecoder:
+class ProtobufDecoder(Decoder):
     def __init__(self, message: Descriptor, writer: FileDescriptor) -> None:
         self._class = message_factory.GetMessageClass(message)
+        self._message = message
         self._name = message.full_name
         self._writer = writer
         self._row = _row_maker(message)
@@ -133,6 +141,12 @@ class ProtobufDecoder:
         if name != self._name:
             raise Undecodable(f"it is a message {name}, not {self._name}")
         return self._row(self._class.FromString(data[start:]))
+
+    def columns(self, type_: pa.DataType) -> "ColumnReader | None":
+        try:
+            return partial(read_column, program(self._message, self._writer, type_, _TYPES))
+        except NotPlain:
+            return None
 
 
 def _struct_type(message: Descriptor, inside: tuple[str, ...]) -> pa.DataType:
