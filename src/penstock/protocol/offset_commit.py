@@ -85,7 +85,7 @@ def read_commit_request(version: int, frame: memoryview, position: int) -> Commi
         raise Malformed(f"OffsetCommit: the request is cut short or not text: {problem}") from problem
     # One partition in so few bytes leaves no room for metadata, tags, or anything behind the request.
     is_short = len(data) - partitions_start == _ONE_PARTITION_BYTES and len(data) <= _REMEMBERED_BYTES_MAX
-    if is_short and data.endswith(_PLAIN_END) and len(request.topics) == len(request.topics[0].partitions) == 1:
+    if is_short and data.endswith(_PLAIN_END) and [len(topic.partitions) for topic in request.topics] == [1]:
         if len(_remembered) >= _REMEMBERED_MAX:
             _remembered.clear()
         _remembered[head] = request

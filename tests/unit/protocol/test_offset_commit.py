@@ -180,3 +180,11 @@ def test_responses_are_written_as_the_seam_writes_them(version: int) -> None:
 
 def _encoded(version: int, body: Struct) -> bytes:
     return bytes(encode(request_entity(KEY, version), body))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("behind", [b"", bytes(16) + b"\1\0\0\0", bytes(17) + b"\1\0\0\0"])
+def test_a_request_without_topics_is_read_whatever_is_behind_it(version: int, behind: bytes) -> None:
+    body = Struct(group_id="g", generation_id_or_member_epoch=1, member_id="m", topics=[])
+    frame = bytes(encode(request_entity(KEY, version), body)) + behind
+    assert read_commit_request(version, memoryview(frame), 0).topics == []
