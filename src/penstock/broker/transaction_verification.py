@@ -183,7 +183,7 @@ class TransactionVerification:
             yield
         finally:
             mine.set_result(None)
-            if self._last[writes.producer_id] is mine:
+            if self._last.get(writes.producer_id) is mine:
                 del self._last[writes.producer_id]
 
     def _start(self, writes: VerifiedWrites) -> list[TopicPartition]:
