@@ -65,6 +65,10 @@ class Producer:
         self.transaction_first_offset = transaction_first_offset
         self.batches: list[AppendedBatch] = []
 
+    def has_in_transaction(self, batch: AppendedBatch) -> bool:
+        """Whether the batch is of the transaction that is open."""
+        return 0 <= self.transaction_first_offset <= batch.last_offset - batch.offset_delta
+
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         return self.transaction_first_offset < 0 and now_ms - self.last_seen_ms >= expiration_ms
 
@@ -97,6 +101,11 @@ class ProducerState:
             last_sequence = _last_sequence(first_sequence, header.last_offset_delta)
             for batch in producer.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                    if header.attributes & TRANSACTIONAL and not producer.has_in_transaction(batch):
+                        # Nobody waits for a batch of a transaction that has ended. librdkafka, though, uses numbers
+                        # again when it aborts before it has heard of a batch: these are other records, and an answer
+                        # as for a duplicate would lose them. Kafka gives that.
+                        return ErrorCode.out_of_order_sequence_number
                     return Duplicate(batch.last_offset - batch.offset_delta, batch.last_offset, batch.timestamp)
             current = producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE
             if first_sequence != current + 1 and not (first_sequence == 0 and current == _SEQUENCE_MAX):

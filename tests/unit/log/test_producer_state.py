@@ -238,3 +238,19 @@ def test_producers_that_expired_while_the_node_was_down_are_left_out() -> None:
     state = ProducerState()
     state.update(header_of(1, 0, 0), 0, None, NOW_MS)
     assert state_from_snapshot(encode_snapshot(state), NOW_MS + 86_400_000).producers == {}
+
+
+@pytest.mark.parametrize("is_abort", [False, True])
+def test_numbers_of_a_transaction_that_has_ended_are_not_those_of_a_duplicate(is_abort: bool) -> None:
+    """librdkafka counts on from before a batch that it has not heard of when it aborts; the next one may be as long."""
+    state = ProducerState()
+    batch = header_of(1, 0, 7, 3, transactional=True)
+    state.update(batch, 10, None, NOW_MS)
+    assert state.check(batch) == Duplicate(10, 12, NOW_MS)
+    marker = EndMarker(is_abort, 0)
+    state.update(read_header(make_marker(1, 0, abort=is_abort)), 13, marker, NOW_MS)
+    assert state.check(batch) is ErrorCode.out_of_order_sequence_number
+    following = header_of(1, 0, 10, 1, transactional=True)
+    state.update(following, 14, None, NOW_MS)
+    assert state.check(batch) is ErrorCode.out_of_order_sequence_number
+    assert state.check(following) == Duplicate(14, 14, NOW_MS)
