@@ -7,6 +7,7 @@ there is no opponent.
 import json
 import random
 import sys
+import time
 from collections.abc import Iterator
 
 from bench import brokers, processes, spark_job, wire
@@ -71,11 +72,13 @@ def measure(session: Session) -> Iterator[tuple[str, Sample]]:
 
 def _filled(port: int, codec: str, records: int) -> str:
     chance = random.Random(1)
+    # Of now: retention takes what is a week old.
+    now_ms = time.time_ns() // 1_000_000
     topic = wire.make_topic(port, f"spark-{codec}", _PARTITIONS).name
     batches = []
     for _ in range(64):
         made = [
-            Record(i, 1_700_000_000_000 + i, b"k%d" % chance.randrange(1000), _value(chance))
+            Record(i, now_ms + i, b"k%d" % chance.randrange(1000), _value(chance))
             for i in range(_BATCH_RECORDS)
         ]
         batches.append(build_batch(made, codec=CODEC_NAMES.index(codec)))
