@@ -77,10 +77,7 @@ def _filled(port: int, codec: str, records: int) -> str:
     topic = wire.make_topic(port, f"spark-{codec}", _PARTITIONS).name
     batches = []
     for _ in range(64):
-        made = [
-            Record(i, now_ms + i, b"k%d" % chance.randrange(1000), _value(chance))
-            for i in range(_BATCH_RECORDS)
-        ]
+        made = [Record(i, now_ms + i, b"k%d" % chance.randrange(1000), _value(chance)) for i in range(_BATCH_RECORDS)]
         batches.append(build_batch(made, codec=CODEC_NAMES.index(codec)))
     with wire.Connection(port) as connection:
         for number in range(records // (_BATCH_RECORDS * _PARTITIONS)):
