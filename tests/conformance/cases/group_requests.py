@@ -2,7 +2,8 @@
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from struct import pack
 from typing import Any
 
@@ -16,8 +17,9 @@ OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROU
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 
-# A kind of resource, in requests for settings.
+# In requests for settings.
 _GROUP = 32
+_SET, _DELETE = 0, 1
 
 MANY_GROUPS = 8
 SESSION_MS = 30_000
@@ -233,10 +235,19 @@ class Groups:
         body = first_report_of(f"first-epoch-{uuid.uuid4()}", "anybody", "no-such-topic")
         self._epoch_shift = self.cluster.ask_raw(CONSUMER_GROUP_HEARTBEAT, 1, body).member_epoch - 1
 
-    def set_assignment_interval(self, group_id: str, milliseconds: int) -> None:
+    @contextmanager
+    def assignment_interval(self, group_id: str, milliseconds: int) -> Iterator[None]:
         """Within how long of the last target there is no other: whether the next member gets one must not depend on how
         busy the machine is."""
-        config = Struct(name="consumer.assignment.interval.ms", config_operation=0, value=str(milliseconds))
+        self._alter_interval(group_id, _SET, str(milliseconds))
+        try:
+            yield
+        finally:
+            # Others list what is set.
+            self._alter_interval(group_id, _DELETE, None)
+
+    def _alter_interval(self, group_id: str, operation: int, value: str | None) -> None:
+        config = Struct(name="consumer.assignment.interval.ms", config_operation=operation, value=value)
         resource = Struct(resource_type=_GROUP, resource_name=group_id, configs=[config])
         body = Struct(resources=[resource], validate_only=False)
         (answer,) = self.cluster.ask_raw(INCREMENTAL_ALTER_CONFIGS, 1, body).responses

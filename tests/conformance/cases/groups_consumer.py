@@ -345,22 +345,24 @@ def classic_requests_to_a_consumer_group(groups: Groups) -> Any:
     groups.count_epochs_from_one()
     prepare(groups, "mixed-topic", 2)
     group_id = "mixed"
-    groups.set_assignment_interval(group_id, INTERVAL_MS_MAX)
-    member = Reporter(groups, group_id, "me")
-    member.join("mixed-topic")
-    settle(groups, member)
-    return [
-        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[("range", b"odd")])),
-        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocol_type="connect")),
-        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[])),
-        groups.ask_all_versions(JOIN_GROUP, join_of(group_id, "stranger", protocols=[("range", subscription("x"))])),
-        groups.ask_all_versions(HEARTBEAT, heartbeat_of(group_id, "me", member.epoch)),
-        groups.ask_all_versions(HEARTBEAT, heartbeat_of(group_id, "stranger", member.epoch)),
-        groups.ask_all_versions(SYNC_GROUP, sync_of(group_id, "me", member.epoch)),
-        groups.ask_all_versions(SYNC_GROUP, sync_of(group_id, "stranger", member.epoch)),
-        groups.ask_all_versions(LEAVE_GROUP, leave_of(group_id, ("stranger", None), ("", "nobody")), first=3),
-        groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report_of(group_id, "me", member.epoch)),
-    ]
+    with groups.assignment_interval(group_id, INTERVAL_MS_MAX):
+        member = Reporter(groups, group_id, "me")
+        member.join("mixed-topic")
+        settle(groups, member)
+        return [
+            groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[("range", b"odd")])),
+            groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocol_type="connect")),
+            groups.ask_all_versions(JOIN_GROUP, join_of(group_id, protocols=[])),
+            groups.ask_all_versions(
+                JOIN_GROUP, join_of(group_id, "stranger", protocols=[("range", subscription("x"))])
+            ),
+            groups.ask_all_versions(HEARTBEAT, heartbeat_of(group_id, "me", member.epoch)),
+            groups.ask_all_versions(HEARTBEAT, heartbeat_of(group_id, "stranger", member.epoch)),
+            groups.ask_all_versions(SYNC_GROUP, sync_of(group_id, "me", member.epoch)),
+            groups.ask_all_versions(SYNC_GROUP, sync_of(group_id, "stranger", member.epoch)),
+            groups.ask_all_versions(LEAVE_GROUP, leave_of(group_id, ("stranger", None), ("", "nobody")), first=3),
+            groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report_of(group_id, "me", member.epoch)),
+        ]
 
 
 @group_case
@@ -371,15 +373,15 @@ def the_last_reporter_turns_classic(groups: Groups) -> Any:
     answers: list[Any] = []
     protocols = [("range", subscription("turncoat-topic"))]
     for group_id, others in (("turncoat-alone", []), ("turncoat-joined", ["other"])):
-        groups.set_assignment_interval(group_id, INTERVAL_MS_MAX)
-        member = Reporter(groups, group_id, "me")
-        member.join("turncoat-topic")
-        settle(groups, member)
-        for member_id in (*others, "me"):
-            answers.append(groups.ask_all_versions(JOIN_GROUP, join_of(group_id, member_id, protocols=protocols)))
-        answers.append(listed(groups, group_id))
-        report = report_of(group_id, "me", member.epoch)
-        answers.append(groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report)["error_code"])
+        with groups.assignment_interval(group_id, INTERVAL_MS_MAX):
+            member = Reporter(groups, group_id, "me")
+            member.join("turncoat-topic")
+            settle(groups, member)
+            for member_id in (*others, "me"):
+                answers.append(groups.ask_all_versions(JOIN_GROUP, join_of(group_id, member_id, protocols=protocols)))
+            answers.append(listed(groups, group_id))
+            report = report_of(group_id, "me", member.epoch)
+            answers.append(groups.ask(CONSUMER_GROUP_HEARTBEAT, 1, report)["error_code"])
     return answers
 
 
@@ -389,22 +391,22 @@ def a_classic_member_of_a_consumer_group(groups: Groups) -> Any:
     groups.count_epochs_from_one()
     prepare(groups, "bridge", 4)
     group_id = "bridge-group"
-    groups.set_assignment_interval(group_id, 0)
-    new = Reporter(groups, group_id, "new")
-    answers: list[Any] = [new.join("bridge"), settle(groups, new)]
-    with groups.member(group_id, "classic", protocols=[("range", subscription("bridge"))]) as classic:
-        answers += [classic.join(), classic.sync()]
-        wait_until(lambda: bool(new.report()) and sum(len(part) for _, part in new.owned) == 2, "half is let go")
-        new.report()
-        classic.wait_for_news()
-        answers += [classic.join(), classic.sync(), classic.heartbeat()]
-        answers.append(settle(groups, new))
-        answers.append(groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[group_id])))
-        answers.append(groups.ask(SYNC_GROUP, 5, sync_of(group_id, classic.member_id, classic.generation + 1)))
-        answers.append(groups.ask(HEARTBEAT, 4, heartbeat_of(group_id, classic.member_id, classic.generation - 1)))
-        answers.append(classic.leave())
-        answers.append(settle(groups, new))
-    return answers
+    with groups.assignment_interval(group_id, 0):
+        new = Reporter(groups, group_id, "new")
+        answers: list[Any] = [new.join("bridge"), settle(groups, new)]
+        with groups.member(group_id, "classic", protocols=[("range", subscription("bridge"))]) as classic:
+            answers += [classic.join(), classic.sync()]
+            wait_until(lambda: bool(new.report()) and sum(len(part) for _, part in new.owned) == 2, "half is let go")
+            new.report()
+            classic.wait_for_news()
+            answers += [classic.join(), classic.sync(), classic.heartbeat()]
+            answers.append(settle(groups, new))
+            answers.append(groups.ask_all_versions(DESCRIBE_GROUPS, Struct(groups=[group_id])))
+            answers.append(groups.ask(SYNC_GROUP, 5, sync_of(group_id, classic.member_id, classic.generation + 1)))
+            answers.append(groups.ask(HEARTBEAT, 4, heartbeat_of(group_id, classic.member_id, classic.generation - 1)))
+            answers.append(classic.leave())
+            answers.append(settle(groups, new))
+        return answers
 
 
 @group_case
