@@ -9,7 +9,16 @@ import numba
 import numpy as np
 
 from penstock.pipeline.schemas import avro_program
-from penstock.pipeline.schemas.column_kernel import BAD, NO_ROOM, compiled, inlined, is_text, little_endian, take_back
+from penstock.pipeline.schemas.column_kernel import (
+    BAD,
+    NO_ROOM,
+    compiled,
+    inlined,
+    is_text,
+    little_endian,
+    take_back,
+    varint,
+)
 
 # numba takes globals as constants.
 _RANGED, _BOOLEAN, _FLOAT = avro_program.RANGED, avro_program.BOOLEAN, avro_program.FLOAT
@@ -26,21 +35,9 @@ _KEYS_MAX = 64
 
 @inlined
 def _varint(data: Any, position: Any, end: Any) -> Any:
-    """(zigzag value, position after it); the position is -1 when it does not end before `end`, or has over 64 bits."""
-    result = numba.int64(0)
-    shift = 0
-    while position < end:
-        byte = numba.int64(data[position])
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == 63 and byte > 1:
-                return 0, -1
-            return ((result >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(result & 1), position
-        shift += 7
-        if shift > 63:
-            return 0, -1
-    return 0, -1
+    """(zigzag value, position after it); the position is -1 when it is not there."""
+    value, position = varint(data, position, end)
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position
 
 
 @compiled

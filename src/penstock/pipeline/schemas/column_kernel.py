@@ -66,6 +66,25 @@ def is_text(data: Any, position: Any, end: Any) -> Any:
 
 
 @inlined
+def varint(data: Any, position: Any, end: Any) -> Any:
+    """(64 bits, position after them); the position is -1 when they do not end before `end`, or are more."""
+    result = numba.int64(0)
+    shift = 0
+    while position < end:
+        byte = numba.int64(data[position])
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if shift == 63 and byte > 1:
+                return 0, -1
+            return result, position
+        shift += 7
+        if shift > 63:
+            return 0, -1
+    return 0, -1
+
+
+@inlined
 def little_endian(data: Any, position: Any, size: Any) -> Any:
     result = numba.int64(0)
     for place in range(size):

@@ -10,7 +10,16 @@ import numba
 import numpy as np
 
 from penstock.pipeline.schemas import protobuf_program as program
-from penstock.pipeline.schemas.column_kernel import BAD, NO_ROOM, compiled, inlined, is_text, little_endian, take_back
+from penstock.pipeline.schemas.column_kernel import (
+    BAD,
+    NO_ROOM,
+    compiled,
+    inlined,
+    is_text,
+    little_endian,
+    take_back,
+    varint,
+)
 
 # numba takes globals as constants.
 _UINT32, _SINT32, _INT32, _SINT64 = program.UINT32, program.SINT32, program.INT32, program.SINT64
@@ -26,25 +35,6 @@ _TAG_MAX = 2**32 - 1
 
 
 @inlined
-def _varint(data: Any, position: Any, end: Any) -> Any:
-    """(64 bits, position after them); the position is -1 when they do not end before `end`, or are more."""
-    result = numba.int64(0)
-    shift = 0
-    while position < end:
-        byte = numba.int64(data[position])
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == 63 and byte > 1:
-                return 0, -1
-            return result, position
-        shift += 7
-        if shift > 63:
-            return 0, -1
-    return 0, -1
-
-
-@inlined
 def _wire_type(operation: Any) -> Any:
     if operation <= _RANGED:
         return 0
@@ -56,11 +46,11 @@ def _wire_type(operation: Any) -> Any:
 @inlined
 def _after_unknown(data: Any, wire_type: Any, position: Any, end: Any) -> Any:
     if wire_type == 0:
-        _, position = _varint(data, position, end)
+        _, position = varint(data, position, end)
         return position
     size = numba.int64(8 if wire_type == 1 else 4)
     if wire_type == 2:
-        size, position = _varint(data, position, end)
+        size, position = varint(data, position, end)
     elif wire_type != 1 and wire_type != 5:
         return BAD
     if position < 0 or size < 0 or size > end - position:
@@ -79,7 +69,7 @@ def _number(operation: Any, argument: Any, table: Any, data: Any, position: Any,
         if operation == _SFIXED32:
             value = (value ^ 0x80000000) - 0x80000000
         return value, position + size
-    value, position = _varint(data, position, end)
+    value, position = varint(data, position, end)
     if operation == _INT32:
         value = ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
     elif operation == _UINT32:
@@ -185,7 +175,7 @@ def _row(
                 return position
             depth -= 1
             continue
-        tag, position = _varint(data, position, end)
+        tag, position = varint(data, position, end)
         number, wire_type = tag >> 3, tag & 7
         if position < 0 or number <= 0 or tag > _TAG_MAX:
             return BAD
@@ -203,7 +193,7 @@ def _row(
         if _is_other_member(fields, field, bases, index, values):
             return BAD
         if wire_type == 2:
-            size, position = _varint(data, position, end)
+            size, position = varint(data, position, end)
             if position < 0 or size < 0 or size > end - position:
                 return BAD
             end = position + size

@@ -31,6 +31,7 @@ from penstock.pipeline.schemas.column_slots import (
     Times,
     field_types,
 )
+from penstock.protocol.records import write_varint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +100,9 @@ def program(
     root, _ = compiler.message(message, type_, ROOT_COLUMN, ROWS, 1)
     assert root is not None
     numbers = [0] if path == (0,) else [len(path), *path]
-    prefix = b"".join(_zigzag(number) for number in numbers)
+    prefix = bytearray()
+    for number in numbers:
+        write_varint(prefix, number)
     return Program(
         np.array(compiler.fields or [[0] * 9], np.int64),
         np.array(compiler.table, np.int64),
@@ -119,14 +122,6 @@ def _paths(file: FileDescriptor) -> Iterator[tuple[tuple[int, ...], str]]:
         path, message = waiting.pop()
         yield path, message.full_name
         waiting += [((*path, index), each) for index, each in enumerate(message.nested_types)]
-
-
-def _zigzag(number: int) -> bytes:
-    rest, made = number << 1, bytearray()
-    while rest > 0x7F:
-        made.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*made, rest])
 
 
 class _Compiler:
