@@ -46,6 +46,7 @@ class Network:
         self.dark_hosts: set[str] = set()
         self.connections: dict[Connection, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
+        self.cut_links = 0
         # Some networks are slow at the best of times: then more is on its way when something breaks.
         self._delay_s_max = self.random.choice((0.002, 0.01, 0.03))
         # Of everything that was delivered, when and where to.
@@ -70,18 +71,20 @@ class Network:
         link = self.link(source, target)
         if not link.is_cut:
             link.is_cut, link.cut_at_s = True, self.scheduler.now_s
+            self.cut_links += 1
 
     def restore(self, source: str, target: str) -> None:
         link = self.link(source, target)
         if not link.is_cut:
             return
         link.is_cut = False
+        self.cut_links -= 1
         for connection in list(self.connections):
             connection.resume(source, target, self.scheduler.now_s - link.cut_at_s)
 
     def note(self, connection: int, side: int, data: bytes) -> None:
         self.chunks_delivered += 1
-        self.trace = zlib.crc32(data, zlib.crc32(_DELIVERY.pack(self.scheduler.now_s, connection, side), self.trace))
+        self.trace = zlib.crc32(_DELIVERY.pack(self.scheduler.now_s, connection, side) + data, self.trace)
 
     def listen(self, loop: ProcessLoop, host: str, port: int) -> "SimSocket":
         if (host, port) in self.listeners:
@@ -224,8 +227,10 @@ class Connection:
         if self._is_moving[side] or not self._queues[side] or self._links[side].is_cut:
             return
         self._is_moving[side] = True
-        stall_s = max(0.0, self._stalled_until_s[side] - self._network.scheduler.now_s)
-        self._network.scheduler.call_later(stall_s + self._delay_s(side), self._deliver, side)
+        scheduler = self._network.scheduler
+        stall_s = self._stalled_until_s[side] - scheduler.now_s
+        delay_s = self._delay_s(side)
+        scheduler.call_later(stall_s + delay_s if stall_s > 0.0 else delay_s, self._deliver, side)
 
     def _deliver(self, side: int) -> None:
         self._is_moving[side] = False
