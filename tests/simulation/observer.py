@@ -105,6 +105,8 @@ class Observer:
             if runner._lacks_space:
                 # Nobody hears of it until it is written.
                 return
+            if not self._untold:
+                return
             own_id = runner._quorum.key.id
             ballots = [one for one in self._untold if one[0] == own_id]
             self._forget_untold(own_id)
@@ -180,16 +182,11 @@ class Observer:
             self._check_quorum(host, broker)
             if broker.is_ready.is_set():
                 for partition in broker.hosting:
-                    self._check_partition(host, broker, partition)
+                    if partition.leader is not None and partition.leader.is_leading:
+                        self._check_leader(host, partition)
         self._check_controller()
 
     # Partitions
-
-    def _check_partition(self, host: SimHost, broker: Broker, partition: Partition) -> None:
-        assert host.loop is not None
-        leader = partition.leader
-        if leader is not None and leader.is_leading:
-            self._check_leader(host, partition)
 
     def _check_leader(self, host: SimHost, partition: Partition) -> None:
         assert host.loop is not None
