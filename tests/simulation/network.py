@@ -46,7 +46,6 @@ class Network:
         self.dark_hosts: set[str] = set()
         self.connections: dict[Connection, None] = {}
         self._links: dict[tuple[str, str], Link] = {}
-        self.cut_links = 0
         # Some networks are slow at the best of times: then more is on its way when something breaks.
         self._delay_s_max = self.random.choice((0.002, 0.01, 0.03))
         # Of everything that was delivered, when and where to.
@@ -71,14 +70,12 @@ class Network:
         link = self.link(source, target)
         if not link.is_cut:
             link.is_cut, link.cut_at_s = True, self.scheduler.now_s
-            self.cut_links += 1
 
     def restore(self, source: str, target: str) -> None:
         link = self.link(source, target)
         if not link.is_cut:
             return
         link.is_cut = False
-        self.cut_links -= 1
         for connection in list(self.connections):
             connection.resume(source, target, self.scheduler.now_s - link.cut_at_s)
 

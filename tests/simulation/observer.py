@@ -240,7 +240,10 @@ class Observer:
     def _check_isolation(self, host: SimHost, broker: Broker, epoch: int) -> None:
         """14: who is cut off raises no term, and leads no longer than it takes to notice."""
         assert host.loop is not None
-        if host.loop.is_held or not self._is_cut_off(host):
+        others = [one.name for one in self._cluster.hosts.values() if one is not host]
+        link = self._cluster.network.link
+        is_cut_off = all(link(host.name, other).is_cut and link(other, host.name).is_cut for other in others)
+        if not is_cut_off or host.loop.is_held:
             self._isolated.pop(host.node_id, None)
             return
         now_s = self._cluster.scheduler.now_s
@@ -253,14 +256,6 @@ class Observer:
             raise Violation(14, "pre-vote", f"{host.name}, cut off, went from term {before} to {epoch}")
         elif now_s - since_s > _RESIGNS_WITHIN_S and broker.quorum.leader_id == host.node_id:
             raise Violation(14, "check-quorum", f"{host.name}, cut off for {now_s - since_s:.1f} s, still leads")
-
-    def _is_cut_off(self, host: SimHost) -> bool:
-        network = self._cluster.network
-        if not network.cut_links:
-            return False
-        others = [one.name for one in self._cluster.hosts.values() if one is not host]
-        link = network.link
-        return all(link(host.name, other).is_cut and link(other, host.name).is_cut for other in others)
 
     def _check_metadata(self, host: SimHost, batch: CommittedBatch) -> None:
         """12, 15: what is committed at an offset is the same everywhere, for ever."""
