@@ -246,6 +246,9 @@ class Observer:
         if not is_cut_off or host.loop.is_held:
             self._isolated.pop(host.node_id, None)
             return
+        # Who is left alone with the vote needs nobody else to lead.
+        quorum = broker.quorum._quorum
+        is_only_voter = quorum.voters.is_only(quorum.key)
         now_s = self._cluster.scheduler.now_s
         since_s, before = self._isolated.setdefault(host.node_id, (now_s, epoch))
         if now_s - since_s < _ISOLATION_SETTLES_S:
@@ -254,7 +257,7 @@ class Observer:
         elif epoch > before + (self._quorum_leaders.get(before) == host.node_id):
             # A leader that resigned leaves its term behind, as in Kafka: the one that follows is another's by then.
             raise Violation(14, "pre-vote", f"{host.name}, cut off, went from term {before} to {epoch}")
-        elif now_s - since_s > _RESIGNS_WITHIN_S and broker.quorum.leader_id == host.node_id:
+        elif now_s - since_s > _RESIGNS_WITHIN_S and broker.quorum.leader_id == host.node_id and not is_only_voter:
             raise Violation(14, "check-quorum", f"{host.name}, cut off for {now_s - since_s:.1f} s, still leads")
 
     def _check_metadata(self, host: SimHost, batch: CommittedBatch) -> None:
