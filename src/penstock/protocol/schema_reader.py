@@ -16,7 +16,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.protocol.primitives import Malformed, read_uvarint, skip_tagged_fields
+from penstock.protocol.primitives import Malformed, read_uvarint
 from penstock.protocol.schema import Struct, kind_of
 from penstock.protocol.schema_writer import default_of
 
@@ -131,18 +131,20 @@ class _Source:
 
 
 def _read_tagged(data: bytes, position: int, tagged: dict[int, tuple[str, Read]], values: dict[str, Any]) -> int:
-    end = skip_tagged_fields(data, position)
     count, position = read_uvarint(data, position)
     for _ in range(count):
         tag, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
+        end = position + size
+        if end > len(data):
+            raise Malformed("a tagged field is longer than its message")
         if tag in tagged:
             name, read = tagged[tag]
             values[name], read_to = read(data, position)
-            if read_to != position + size:
+            if read_to != end:
                 raise Malformed(f"the tagged field {name} does not fill its {size} bytes")
-        position += size
-    return end
+        position = end
+    return position
 
 
 def _field_reader(field: "dataclasses.Field[Any]", flexible: bool, as_struct: bool) -> tuple[Read, Any]:
