@@ -3,6 +3,9 @@ node's own process, clients and node on one event loop.
 
 What may come back is an answer of the right shape without UNKNOWN_SERVER_ERROR, the end of the connection, or nothing
 yet, where a request may wait. Stalls are measured in processor time: how busy the machine is does not count.
+
+Some of it makes topics, rightly, and sometimes of thousands of partitions. These are deleted now and then, so that what
+they take is no growth, and answers that name them all do not take the time of the others.
 """
 
 import asyncio
@@ -13,13 +16,24 @@ import random
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from penstock.broker.node import NodeConfig, serve
 from penstock.protocol.messages import Struct
-from tests.conformance.wire import API_VERSIONS, PRODUCE, decode_answer, request_payload
+from penstock.protocol.schema import kind_of
+from tests.conformance.wire import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    METADATA,
+    PRODUCE,
+    create_topic_of,
+    decode_answer,
+    request_payload,
+)
 from tests.fuzz.corpus import recorded_frames
 from tests.fuzz.mutation import mutated
 
@@ -31,7 +45,9 @@ _WAIT_SECONDS = 0.25
 _CORRELATION_AT = 4
 _BEAT_SECONDS = 0.01
 _HEADER_BYTES = 8
-_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS = 19, 20, 37
+_CREATE_PARTITIONS = 37
+_FRAMES_BETWEEN_TIDYING = 1000
+_TIDYING_SECONDS_MAX = 60
 _PING_NUMBER = b"\xff\xff\xff\xff"
 _PING_PAYLOAD = request_payload(API_VERSIONS, 0, Struct(), correlation_id=-1)
 _PING = len(_PING_PAYLOAD).to_bytes(4) + _PING_PAYLOAD
@@ -115,9 +131,13 @@ class _Firing:
         self._corpus = [frame for _, frame in recorded_frames()]
         self._all = b"".join(self._corpus)
         self._numbers = itertools.count(1)
+        # As they were at first: names and how many partitions.
+        self._topics: dict[str, int] = {}
+        self._tidy_at = _FRAMES_BETWEEN_TIDYING
 
     async def run(self) -> None:
         await self._warm_up()
+        self._topics = await self._list_topics()
         gc.collect()
         before_bytes = resident_bytes()
         started_s = time.monotonic()
@@ -137,14 +157,47 @@ class _Firing:
 
     async def _fire(self) -> None:
         while self._figures.frames < self._frames_max and time.monotonic() < self._deadline_s:
+            if self._figures.frames >= self._tidy_at:
+                self._tidy_at += _FRAMES_BETWEEN_TIDYING
+                try:
+                    await self._tidy()
+                except (TimeoutError, asyncio.IncompleteReadError, ConnectionError) as problem:
+                    self._figures.problem(f"requests in which nothing was wrong were not answered: {problem!r}")
             await self._connection(self._frame() for _ in range(_FRAMES_OF_A_CONNECTION))
+
+    async def _tidy(self) -> None:
+        """Topics are again as they were at first."""
+        made = await self._list_topics()
+        changed = [name for name, partitions in made.items() if self._topics.get(name) != partitions]
+        if changed:
+            topics = [Struct(name=name, topic_id=None) for name in changed]
+            await self._ask(DELETE_TOPICS, 6, Struct(topics=topics, timeout=_TIDYING_SECONDS_MAX * 1000))
+        for name, partitions in self._topics.items():
+            if name not in made or name in changed:
+                await self._ask(CREATE_TOPICS, 7, create_topic_of(name, partitions))
+
+    async def _list_topics(self) -> dict[str, int]:
+        """Those of clients."""
+        answer = await self._ask(METADATA, 12, Struct(topics=None, allow_auto_topic_creation=False))
+        return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.is_internal}
+
+    async def _ask(self, api_key: int, version: int, body: Struct) -> Any:
+        """The answer to a request in which nothing is wrong."""
+        payload = request_payload(api_key, version, body)
+        async with asyncio.timeout(_TIDYING_SECONDS_MAX):
+            reader, writer = await asyncio.open_connection(_HOST, self._port)
+            try:
+                writer.write(len(payload).to_bytes(4) + payload)
+                return decode_answer(api_key, version, await self._answer(reader))
+            finally:
+                writer.transport.abort()
 
     def _frame(self) -> bytes:
         """Mostly the body is changed: a wrong key or version is soon refused. Requests that make and delete topics stay
         about the one there is, for what clients may rightly make without end is no finding."""
         chance = self._chance
         frame = chance.choice(self._corpus)
-        if int.from_bytes(frame[:2]) in (_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS) and chance.random() < 0.9:
+        if int.from_bytes(frame[:2]) in (CREATE_TOPICS, DELETE_TOPICS, _CREATE_PARTITIONS) and chance.random() < 0.9:
             frame = chance.choice(self._corpus)
         return mutated(frame, chance, 0 if chance.random() < 0.05 else _HEADER_BYTES, self._all)
 
@@ -198,20 +251,22 @@ class _Firing:
             figures.problem(f"{asked.hex()} was answered by UNKNOWN_SERVER_ERROR")
 
 
-def _has_unknown_error(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return any(_has_unknown_error(one) for one in value)
-    slots = getattr(value, "__dataclass_fields__", None)
-    if slots is None:
-        return False
-    for name in slots:
-        found = getattr(value, name)
-        if name == "error_code":
-            if found == -1:
-                return True
-        elif _has_unknown_error(found):
+def _has_unknown_error(message: Any) -> bool:
+    if getattr(message, "error_code", 0) == -1:
+        return True
+    entity: type = type(message)
+    for name in _names_of_parts(entity):
+        found = getattr(message, name)
+        parts = found if isinstance(found, tuple) else (found,)
+        if any(part is not None and _has_unknown_error(part) for part in parts):
             return True
     return False
+
+
+@cache
+def _names_of_parts(entity: type) -> list[str]:
+    """Of the fields that hold other messages."""
+    return [field.name for field in fields(entity) if kind_of(field).is_struct]
 
 
 def resident_bytes() -> int:

@@ -31,7 +31,7 @@ from penstock.coordinator.transaction.records import decode_record
 from penstock.coordinator.transaction.states import PREPARING, TransactionState
 from penstock.log.config import LogConfig
 from penstock.log.end_marker import read_end_marker
-from penstock.protocol.batch import HEADER_BYTES, read_header
+from penstock.protocol.batch import HEADER_BYTES, BatchHeader, read_header
 from tests.simulation.client import Damaged, batches_of, records_of
 from tests.simulation.history import ABORTED, COMMITTED, Trim, Violation
 
@@ -90,14 +90,20 @@ def log_bytes(partition: Partition) -> bytes:
             break
         chunk = found.file.read(found.position, found.length)
         data += chunk
-        for header, _ in batches_of(chunk):
+        for header, _ in _batches(chunk):
             offset = header.last_offset + 1
     return bytes(data)
 
 
+# Replicas are the same bytes: what they are made of is found out once.
+@lru_cache(maxsize=50)
+def _batches(data: bytes) -> tuple[tuple[BatchHeader, bytes], ...]:
+    return tuple(batches_of(data))
+
+
 def _from(offset: int, data: bytes) -> bytes:
     """Where replicas begin is their own affair, as far as retention goes."""
-    return b"".join(batch for header, batch in batches_of(data) if header.base_offset >= offset)
+    return b"".join(batch for header, batch in _batches(data) if header.base_offset >= offset)
 
 
 def check_acknowledged_is_readable(world: "SimulatedWorld") -> None:
@@ -155,7 +161,7 @@ def check_indexes(world: "SimulatedWorld") -> None:
     for broker in world.cluster.brokers():
         for partition in broker.hosting:
             expected = partition.log.log_start_offset
-            for header, _ in batches_of(log_bytes(partition)):
+            for header, _ in _batches(log_bytes(partition)):
                 first = max(header.base_offset, partition.log.log_start_offset)
                 found = partition.log.read(first, 1, header.last_offset + 1, at_least_one=True)
                 at = None if found is None else read_header(found.file.read(found.position, HEADER_BYTES)).base_offset
@@ -196,7 +202,7 @@ def check_markers(world: "SimulatedWorld") -> None:
     for broker in world.cluster.brokers():
         for partition in broker.hosting:
             last: dict[tuple[int, int], bool] = {}
-            for header, batch in batches_of(log_bytes(partition)) if partition.leader is not None else ():
+            for header, batch in _batches(log_bytes(partition)) if partition.leader is not None else ():
                 key = (header.producer_id, header.producer_epoch)
                 marker = read_end_marker(batch, header) if header.is_control else None
                 if marker is None:

@@ -27,14 +27,15 @@ class SimClock:
     """Wall and monotonic time of one host: its rate is a little off, and the wall clock can be set."""
 
     def __init__(self, loop: ProcessLoop, host: "SimHost") -> None:
-        self._loop = loop
+        self._scheduler = loop.scheduler
+        self._rate = loop.clock_rate
         self._host = host
 
     def now_ms(self) -> int:
-        return EPOCH_MS + int(self._loop.time() * 1000) + self._host.wall_clock_ahead_ms
+        return EPOCH_MS + int(self._scheduler.now_s * self._rate * 1000) + self._host.wall_clock_ahead_ms
 
     def monotonic_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return int(self._scheduler.now_s * self._rate * 1000)
 
 
 class SimRandom:
@@ -68,7 +69,7 @@ class SimHost:
 
     @property
     def is_ready(self) -> bool:
-        return self.broker is not None and self.broker.is_ready.is_set() and self.is_up
+        return self.broker is not None and self.loop is not None and self.broker.is_ready.is_set()
 
     def start(self) -> None:
         assert self.loop is None

@@ -7,7 +7,6 @@ clock or at real sockets, so the order of callbacks is a function of the seed.
 """
 
 import asyncio
-import heapq
 import random
 import traceback
 from asyncio import events
@@ -15,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context
+from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -75,28 +75,32 @@ class Scheduler:
 
     def at(self, when_s: float, turn: Turn) -> None:
         self._number += 1
-        heapq.heappush(self._timers, (max(when_s, self.now_s), self._number, turn))
+        now_s = self.now_s
+        heappush(self._timers, (when_s if when_s > now_s else now_s, self._number, turn))
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         """For the world's own events."""
         self._number += 1
-        heapq.heappush(self._timers, (self.now_s + delay_s, self._number, Turn(self.world, callback, args)))
+        heappush(self._timers, (self.now_s + delay_s, self._number, Turn(self.world, callback, args)))
 
     def run(self, until_s: float) -> None:
         """Runs the world up to that time."""
+        # Hot: everything that happens comes through here.
         ready, timers = self.ready, self._timers
-        set_running, heappop = events._set_running_loop, heapq.heappop
+        next_ready, make_ready = ready.popleft, ready.append
+        set_running, next_timer = events._set_running_loop, heappop
         instant_ends = self.callbacks + _CALLBACKS_PER_INSTANT_MAX
         running: ProcessLoop | None = None
         try:
             while True:
                 while ready:
-                    turn = ready.popleft()
-                    owner = turn.owner
-                    if turn.is_cancelled or owner.is_dead:
+                    turn = next_ready()
+                    if turn.is_cancelled:
                         continue
-                    if owner.is_held:
-                        owner.held.append(turn)
+                    owner = turn.owner
+                    if owner.is_away:
+                        if not owner.is_dead:
+                            owner.held.append(turn)
                         continue
                     self.callbacks += 1
                     if owner is not running:
@@ -114,7 +118,9 @@ class Scheduler:
                     return
                 now_s = self.now_s = timers[0][0]
                 while timers and timers[0][0] <= now_s:
-                    ready.append(heappop(timers)[2])
+                    turn = next_timer(timers)[2]
+                    if not turn.is_cancelled:
+                        make_ready(turn)
         finally:
             set_running(None)
 
@@ -133,10 +139,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, scheduler: Scheduler, name: str, *, clock_rate: float) -> None:
         self.scheduler = scheduler
+        self._make_ready = scheduler.ready.append
         self.name = name
         self.clock_rate = clock_rate
         self.is_dead = False
         self.is_held = False
+        # Dead or held.
+        self.is_away = False
         self.held: list[Turn] = []
         self.sockets: dict[SimSocket, None] = {}
         self._numbers = count(3)
@@ -150,17 +159,18 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # Mishaps
 
     def hold(self) -> None:
-        self.is_held = True
+        self.is_held = self.is_away = True
 
     def release(self) -> None:
         self.is_held = False
+        self.is_away = self.is_dead
         held, self.held = self.held, []
         self.scheduler.ready.extend(held)
 
     def kill(self) -> None:
         """Nothing of this process happens any more. What it is made of stays in memory, so that no `finally` of it runs
         at a moment that the garbage collector would choose."""
-        self.is_dead = True
+        self.is_dead = self.is_away = True
         self.held.clear()
 
     # Time
@@ -172,7 +182,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Turn:
         turn = Turn(self, callback, args)
-        self.scheduler.ready.append(turn)
+        self._make_ready(turn)
         return turn
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -186,7 +196,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Turn:
-        return self.call_at(self.time() + delay, callback, *args)
+        scheduler, rate = self.scheduler, self.clock_rate
+        turn = Turn(self, callback, args)
+        turn.when_s = when = scheduler.now_s * rate + delay
+        scheduler.at(when / rate, turn)
+        return turn
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -254,8 +268,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     # What asyncio asks
 
-    def get_debug(self) -> bool:
-        return False
+    # False. Every future and task asks, and this way Python is not needed for the answer.
+    get_debug = staticmethod(bool)
 
     def is_running(self) -> bool:
         return True

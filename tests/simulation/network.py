@@ -81,7 +81,7 @@ class Network:
 
     def note(self, connection: int, side: int, data: bytes) -> None:
         self.chunks_delivered += 1
-        self.trace = zlib.crc32(data, zlib.crc32(_DELIVERY.pack(self.scheduler.now_s, connection, side), self.trace))
+        self.trace = zlib.crc32(_DELIVERY.pack(self.scheduler.now_s, connection, side) + data, self.trace)
 
     def listen(self, loop: ProcessLoop, host: str, port: int) -> "SimSocket":
         if (host, port) in self.listeners:
@@ -224,8 +224,10 @@ class Connection:
         if self._is_moving[side] or not self._queues[side] or self._links[side].is_cut:
             return
         self._is_moving[side] = True
-        stall_s = max(0.0, self._stalled_until_s[side] - self._network.scheduler.now_s)
-        self._network.scheduler.call_later(stall_s + self._delay_s(side), self._deliver, side)
+        scheduler = self._network.scheduler
+        stall_s = self._stalled_until_s[side] - scheduler.now_s
+        delay_s = self._delay_s(side)
+        scheduler.call_later(stall_s + delay_s if stall_s > 0.0 else delay_s, self._deliver, side)
 
     def _deliver(self, side: int) -> None:
         self._is_moving[side] = False

@@ -5,7 +5,7 @@ incarnations: a node that was started anew is somebody else until it has registe
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.base.errors import Refused
@@ -105,6 +105,8 @@ class Observer:
             if runner._lacks_space:
                 # Nobody hears of it until it is written.
                 return
+            if not self._untold:
+                return
             own_id = runner._quorum.key.id
             ballots = [one for one in self._untold if one[0] == own_id]
             self._forget_untold(own_id)
@@ -180,16 +182,11 @@ class Observer:
             self._check_quorum(host, broker)
             if broker.is_ready.is_set():
                 for partition in broker.hosting:
-                    self._check_partition(host, broker, partition)
+                    if partition.leader is not None and partition.leader.is_leading:
+                        self._check_leader(host, partition)
         self._check_controller()
 
     # Partitions
-
-    def _check_partition(self, host: SimHost, broker: Broker, partition: Partition) -> None:
-        assert host.loop is not None
-        leader = partition.leader
-        if leader is not None and leader.is_leading:
-            self._check_leader(host, partition)
 
     def _check_leader(self, host: SimHost, partition: Partition) -> None:
         assert host.loop is not None
@@ -249,6 +246,9 @@ class Observer:
         if not is_cut_off or host.loop.is_held:
             self._isolated.pop(host.node_id, None)
             return
+        # Who is left alone with the vote needs nobody else to lead.
+        quorum = broker.quorum._quorum
+        is_only_voter = quorum.voters.is_only(quorum.key)
         now_s = self._cluster.scheduler.now_s
         since_s, before = self._isolated.setdefault(host.node_id, (now_s, epoch))
         if now_s - since_s < _ISOLATION_SETTLES_S:
@@ -257,7 +257,7 @@ class Observer:
         elif epoch > before + (self._quorum_leaders.get(before) == host.node_id):
             # A leader that resigned leaves its term behind, as in Kafka: the one that follows is another's by then.
             raise Violation(14, "pre-vote", f"{host.name}, cut off, went from term {before} to {epoch}")
-        elif now_s - since_s > _RESIGNS_WITHIN_S and broker.quorum.leader_id == host.node_id:
+        elif now_s - since_s > _RESIGNS_WITHIN_S and broker.quorum.leader_id == host.node_id and not is_only_voter:
             raise Violation(14, "check-quorum", f"{host.name}, cut off for {now_s - since_s:.1f} s, still leads")
 
     def _check_metadata(self, host: SimHost, batch: CommittedBatch) -> None:
@@ -295,31 +295,43 @@ class Observer:
                 # One that is put out and does not know it yet decides nothing any more.
                 continue
             all_fenced = {one for one, registration in broker.image.brokers.items() if registration.fenced}
+            running = self._running(broker)
             for topic in broker.image.topics.values():
+                name, topic_id = topic.name.encode(), topic.id.int
+                hosted = {node_id: one.topics_by_name.get(name, {}) for node_id, one in running.items()}
                 for index, state in topic.partitions.items():
                     if state.eligible_leader_replicas and set(state.isr) & set(state.eligible_leader_replicas):
                         raise Violation(6, "ISR and ELR", f"{topic.name}-{index}: {state}")
-                    fenced = all_fenced.intersection(state.isr)
-                    if fenced:
+                    if all_fenced and not all_fenced.isdisjoint(state.isr):
+                        fenced = all_fenced.intersection(state.isr)
                         raise Violation(6, "fenced brokers", f"{topic.name}-{index}: {fenced} in {state.isr}")
-                    self._check_in_sync(broker, topic.name, topic.id.int, index, state.isr)
+                    self._check_in_sync(hosted, topic_id, index, state.isr)
 
-    def _check_in_sync(self, controller: Broker, topic: str, topic_id: int, index: int, isr: tuple[int, ...]) -> None:
+    def _running(self, controller: Broker) -> dict[int, Broker]:
+        """Those who run as the controller knows them, and not as somebody else since."""
+        registered = controller.image.brokers
+        return {
+            broker.node_id: broker
+            for broker in self._cluster.brokers()
+            if broker.node_id in registered and broker.life.epoch == registered[broker.node_id].epoch
+        }
+
+    def _check_in_sync(
+        self, hosted: Mapping[int, Mapping[int, Partition]], topic_id: int, index: int, isr: tuple[int, ...]
+    ) -> None:
         committed = self._committed.get((topic_id, index), 0)
+        if not committed:
+            return
         for node_id in isr:
-            host = self._cluster.hosts[node_id]
-            broker = host.broker
-            if broker is None or not host.is_ready or broker.life.epoch != controller.image.brokers[node_id].epoch:
-                continue
-            partition = broker.topics_by_name.get(topic.encode(), {}).get(index)
-            if partition is None or _id(partition) != topic_id or partition.loaded_log is None or partition.has_failed:
+            partition = hosted[node_id].get(index) if node_id in hosted else None
+            if partition is None or partition.loaded_log is None or partition.has_failed:
                 continue
             end = partition.loaded_log.log_end_offset
-            if end < committed:
+            if end < committed and _id(partition) == topic_id:
                 raise Violation(
                     6,
                     "in sync",
-                    f"{partition.name}: {host.name} in {isr} ends at {end} of {committed}",
+                    f"{partition.name}: node{node_id} in {isr} ends at {end} of {committed}",
                 )
 
     # Healing

@@ -62,7 +62,7 @@ class SimSocket:
 
     def _tell(self) -> None:
         self._is_told = False
-        if self._is_closed or not self._has_news():
+        if self._is_closed or not (self._received or self._has_news()):
             return
         if self.on_data is not None:
             self.on_data()
@@ -109,10 +109,16 @@ class SimSocket:
         return accepted, accepted.getpeername()
 
     def recv_into(self, buffer: memoryview) -> int:
-        if self._received:
-            count = min(len(buffer), len(self._received))
-            buffer[:count] = self._received[:count]
-            del self._received[:count]
+        received = self._received
+        if received:
+            count = len(received)
+            if count <= len(buffer):
+                buffer[:count] = received
+                received.clear()
+            else:
+                count = len(buffer)
+                buffer[:] = received[:count]
+                del received[:count]
             return count
         if self._is_reset:
             raise ConnectionResetError(errno.ECONNRESET, "reset")

@@ -189,6 +189,9 @@ class Connection:
             self._socket.close()
         self._pending.clear()
         self._out.clear()
+        # An answer that is long in coming, as of a group's member, may keep what is left of us until then.
+        self._buffer = bytearray()
+        self._start = self._end = 0
         for give_up in self.on_closed:
             give_up()
         self.on_closed.clear()

@@ -18,8 +18,8 @@ from kio.index import load_request_schema, load_response_schema
 from penstock.base.ports import Bytes
 from penstock.protocol.primitives import Malformed
 from penstock.protocol.schema import Struct
-from penstock.protocol.schema_reader import reader
-from penstock.protocol.schema_writer import write_uvarint, writer
+from penstock.protocol.schema_reader import Read, reader
+from penstock.protocol.schema_writer import Write, write_uvarint, writer
 
 __all__ = [
     "Malformed",
@@ -63,31 +63,41 @@ def response_entity(api_key: int, version: int) -> type:
     return load_response_schema(api_key, version)
 
 
+@cache
+def _request_codec(api_key: int, version: int) -> tuple[Read, Write, bytes]:
+    """How it is read and written, and what its header ends with."""
+    entity: Any = request_entity(api_key, version)
+    return reader(entity, make=Struct), writer(entity), b"\0" if entity.__flexible__ else b""
+
+
+@cache
+def _response_codec(api_key: int, version: int) -> tuple[Read, Write, bytes]:
+    entity: Any = response_entity(api_key, version)
+    return reader(entity, make=Struct), writer(entity), b"\0" if entity.__header_schema__.__version__ == 1 else b""
+
+
 def decode_request(api_key: int, version: int, data: Bytes, position: int = 0) -> Any:
     """A request's body, after its header, in Structs: making kio's frozen classes takes longer than all the rest. Bytes
     behind it are ignored, as Kafka does: librdkafka sends some."""
-    message, _ = reader(request_entity(api_key, version), make=Struct)(bytes(data), position)
+    read, _, _ = _request_codec(api_key, version)
+    message, _ = read(bytes(data), position)
     return message
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: object) -> bytearray:
     """A whole frame: size, header and body."""
-    entity: Any = response_entity(api_key, version)
-    out = bytearray(8)
-    if entity.__header_schema__.__version__ == 1:
-        out.append(0)
-    writer(entity)(out, body)
+    _, write, tags = _response_codec(api_key, version)
+    out = bytearray(8) + tags
+    write(out, body)
     _FRAME.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: bytes, body: object) -> bytearray:
     """A whole frame, as a client sends it."""
-    entity: Any = request_entity(api_key, version)
-    out = bytearray(_REQUEST_HEADER.size) + client_id
-    if entity.__flexible__:
-        out.append(0)
-    writer(entity)(out, body)
+    _, write, tags = _request_codec(api_key, version)
+    out = bytearray(_REQUEST_HEADER.size) + client_id + tags
+    write(out, body)
     _REQUEST_HEADER.pack_into(out, 0, len(out) - 4, api_key, version, correlation_id, len(client_id))
     return out
 
@@ -95,9 +105,8 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: b
 def decode_response(api_key: int, version: int, data: Bytes) -> Any:
     """The body, in Structs, of a frame without its size; the correlation id, which opens it, is for the caller to look
     at. Raises Malformed."""
-    entity: Any = response_entity(api_key, version)
-    position = 5 if entity.__header_schema__.__version__ == 1 else 4
-    message, end = reader(entity, make=Struct)(bytes(data), position)
+    read, _, tags = _response_codec(api_key, version)
+    message, end = read(bytes(data), 4 + len(tags))
     if end != len(data):
-        raise Malformed(f"{entity.__name__}: {len(data) - end} bytes are left over")
+        raise Malformed(f"{response_entity(api_key, version).__name__}: {len(data) - end} bytes are left over")
     return message

@@ -1,4 +1,5 @@
-"""The reading half of the kio seam: functions made once from kio's declaration of a message.
+"""The reading half of the kio seam: functions made once from kio's declaration of a message, as dataclasses makes its
+own from a class: nodes read thousands of messages a second, and what is looped over at each would be most of the work.
 
 Nothing is made of a length before the bytes are seen to hold as much, so that a few bytes from a stranger never cost
 memory. Everything that does not fit is Malformed.
@@ -8,14 +9,14 @@ import dataclasses
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from struct import Struct as Packer
 from struct import error as StructError
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.protocol.primitives import Malformed, read_uvarint, skip_tagged_fields
+from penstock.protocol.primitives import Malformed, read_uvarint
 from penstock.protocol.schema import Struct, kind_of
 from penstock.protocol.schema_writer import default_of
 
@@ -42,47 +43,108 @@ def reader(entity: type, make: type) -> Read:
 
 @cache
 def _entity_reader(entity: type, as_struct: bool) -> Read:
-    make: Any = Struct if as_struct else entity
-    plain: list[tuple[str, Read]] = []
+    source = _Source()
+    names: list[str] = []
     tagged: dict[int, tuple[str, Read]] = {}
     absent: dict[str, Any] = {}
     flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
     for field in dataclasses.fields(entity):
         tag = field.metadata.get("tag")
-        read, implicit = _field_reader(field, flexible, as_struct)
         if tag is None:
-            plain.append((field.name, read))
+            names.append(field.name)
+            source.read_field(field, flexible, as_struct)
         else:
+            read, implicit = _field_reader(field, flexible, as_struct)
             tagged[tag] = (field.name, read)
             absent[field.name] = implicit if field.default is dataclasses.MISSING else field.default
+    return source.function(names, flexible, tagged, absent, None if as_struct else entity)
 
-    def read_entity(data: bytes, position: int) -> tuple[Any, int]:
-        values = dict(absent)
-        for name, read in plain:
-            values[name], position = read(data, position)
+
+class _Source:
+    """The text of a function that reads one message. Fields of fixed size that follow each other are read at once."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._known: dict[str, Any] = {"Struct": Struct, "new": Struct.__new__}
+        self._count = 0
+        # Those of fixed size that are not read yet.
+        self._formats = ""
+        self._targets: list[str] = []
+        self._conversions: list[str] = []
+
+    def read_field(self, field: "dataclasses.Field[Any]", flexible: bool, as_struct: bool) -> None:
+        target = f"v{self._count}"
+        self._count += 1
+        kind = kind_of(field)
+        kafka_type = field.metadata.get("kafka_type")
+        if not kind.is_struct and not kind.is_array and kafka_type in _FIXED_FORMATS:
+            self._formats += _FIXED_FORMATS[kafka_type]
+            self._targets.append(target)
+            convert = _conversion(kafka_type, kind.is_nullable)
+            if convert is not None:
+                self._conversions.append(f"{target} = c{target}({target})")
+                self._known[f"c{target}"] = convert
+            return
+        self._read_fixed()
+        self._known[f"r{target}"], _ = _field_reader(field, flexible, as_struct)
+        self._lines.append(f"{target}, position = r{target}(data, position)")
+
+    def _read_fixed(self) -> None:
+        if self._targets:
+            packer = Packer(">" + self._formats)
+            unpack = f"u{self._targets[0]}"
+            self._known[unpack] = packer.unpack_from
+            self._lines.append(f"{', '.join(self._targets)}, = {unpack}(data, position)")
+            self._lines.append(f"position += {packer.size}")
+            self._lines += self._conversions
+            self._formats, self._targets, self._conversions = "", [], []
+
+    def function(
+        self,
+        names: list[str],
+        flexible: bool,
+        tagged: dict[int, tuple[str, Read]],
+        absent: dict[str, Any],
+        entity: type | None,
+    ) -> Read:
+        """`entity` is None where it is read as a Struct."""
+        self._read_fixed()
+        values = [f"{name!r}: v{at}" for at, name in enumerate(names)]
+        for at, (name, value) in enumerate(absent.items()):
+            self._known[f"a{at}"] = value
+            values.append(f"{name!r}: a{at}")
+        self._lines.append(f"values = {{{', '.join(values)}}}")
         if flexible:
-            if data[position] == 0:
-                position += 1
-            else:
-                position = _read_tagged(data, position, tagged, values)
-        return make(**values), position
-
-    return read_entity
+            self._known |= {"read_tagged": _read_tagged, "tagged": tagged}
+            self._lines.append(
+                "position = position + 1 if data[position] == 0 else read_tagged(data, position, tagged, values)"
+            )
+        if entity is None:
+            self._lines += ["made = new(Struct)", "made.__dict__ = values", "return made, position"]
+        else:
+            self._known["make"] = entity
+            self._lines.append("return make(**values), position")
+        # Names and numbers of kio's declarations only: nothing from outside gets into the text.
+        exec("def read_entity(data, position):\n " + "\n ".join(self._lines), self._known)
+        made: Read = self._known["read_entity"]
+        return made
 
 
 def _read_tagged(data: bytes, position: int, tagged: dict[int, tuple[str, Read]], values: dict[str, Any]) -> int:
-    end = skip_tagged_fields(data, position)
     count, position = read_uvarint(data, position)
     for _ in range(count):
         tag, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
+        end = position + size
+        if end > len(data):
+            raise Malformed("a tagged field is longer than its message")
         if tag in tagged:
             name, read = tagged[tag]
             values[name], read_to = read(data, position)
-            if read_to != position + size:
+            if read_to != end:
                 raise Malformed(f"the tagged field {name} does not fill its {size} bytes")
-        position += size
-    return end
+        position = end
+    return position
 
 
 def _field_reader(field: "dataclasses.Field[Any]", flexible: bool, as_struct: bool) -> tuple[Read, Any]:
@@ -102,46 +164,50 @@ def _field_reader(field: "dataclasses.Field[Any]", flexible: bool, as_struct: bo
 
 
 def _primitive_reader(kafka_type: str, flexible: bool, nullable: bool) -> tuple[Read, Any]:
-    if kafka_type in _FIXED:
-        return _FIXED[kafka_type], 0
-    if kafka_type == "bool":
-        return _read_bool, False
-    if kafka_type == "uuid":
-        return _read_uuid, None
-    if kafka_type == "error_code":
-        return _converted(_FIXED["int16"], ErrorCode), ErrorCode.none
-    if kafka_type in ("timedelta_i32", "timedelta_i64"):
-        number = _FIXED["int32" if kafka_type == "timedelta_i32" else "int64"]
-        return _converted(number, lambda value: timedelta(milliseconds=value)), timedelta()
-    if kafka_type == "datetime_i64":
-        return _converted(_FIXED["int64"], _nullable_datetime if nullable else _datetime), None
+    if kafka_type in _FIXED_FORMATS:
+        return _fixed(_FIXED_FORMATS[kafka_type], _conversion(kafka_type, nullable)), _IMPLICIT.get(kafka_type, 0)
     if kafka_type == "string":
-        return _converted(_raw_reader(flexible, _LENGTH_16, nullable), _text), None if nullable else ""
+        read = _compact_string_reader(nullable) if flexible else _converted(_raw_reader(_LENGTH_16, nullable), _text)
+        return read, None if nullable else ""
     if kafka_type in ("bytes", "records"):
-        return _raw_reader(flexible, _LENGTH_32, nullable), None if nullable else b""
+        read = _compact_raw_reader(nullable) if flexible else _raw_reader(_LENGTH_32, nullable)
+        return read, None if nullable else b""
     raise TypeError(f"kio has a type that this seam does not know: {kafka_type}")
 
 
-def _fixed(format: str) -> Read:
-    packer = Packer(format)
+def _conversion(kafka_type: str, nullable: bool) -> Callable[[Any], Any] | None:
+    """What makes a value of the number or the bytes that stand for it."""
+    if kafka_type == "datetime_i64":
+        return _nullable_datetime if nullable else _datetime
+    return _CONVERSIONS.get(kafka_type)
+
+
+def _fixed(format: str, convert: Callable[[Any], Any] | None) -> Read:
+    packer = Packer(">" + format)
     unpack, size = packer.unpack_from, packer.size
 
     def read(data: bytes, position: int) -> tuple[Any, int]:
         return unpack(data, position)[0], position + size
 
-    return read
+    return read if convert is None else _converted(read, convert)
 
 
-_FIXED: dict[str, Read] = {
-    "int8": _fixed(">b"),
-    "int16": _fixed(">h"),
-    "int32": _fixed(">i"),
-    "int64": _fixed(">q"),
-    "uint8": _fixed(">B"),
-    "uint16": _fixed(">H"),
-    "uint32": _fixed(">I"),
-    "uint64": _fixed(">Q"),
-    "float64": _fixed(">d"),
+_FIXED_FORMATS = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "bool": "?",
+    "uuid": "16s",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
 }
 _LENGTH_16 = Packer(">h")
 _LENGTH_32 = Packer(">i")
@@ -174,31 +240,79 @@ def _nullable_datetime(milliseconds: int) -> datetime | None:
     return None if milliseconds == -1 else _datetime(milliseconds)
 
 
-def _read_bool(data: bytes, position: int) -> tuple[bool, int]:
-    return data[position] != 0, position + 1
+# The ids of topics and directories come again and again, and a UUID takes a while to make.
+@lru_cache(maxsize=4096)
+def _uuid(raw: bytes) -> uuid.UUID | None:
+    return None if raw == _ZERO_UUID else uuid.UUID(bytes=raw)
 
 
-def _read_uuid(data: bytes, position: int) -> tuple[uuid.UUID | None, int]:
-    raw = data[position : position + 16]
-    return None if raw == _ZERO_UUID else uuid.UUID(bytes=raw), position + 16
+_ERRORS = {int(error): error for error in ErrorCode}
+_NO_TIME = timedelta()
 
 
-def _raw_reader(flexible: bool, length_packer: Packer, nullable: bool) -> Read:
+def _error(number: int) -> ErrorCode:
+    return _ERRORS[number] if number in _ERRORS else ErrorCode(number)
+
+
+def _timedelta(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds) if milliseconds else _NO_TIME
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "uuid": _uuid,
+    "error_code": _error,
+    "timedelta_i32": _timedelta,
+    "timedelta_i64": _timedelta,
+}
+# Of tagged fields that are not there.
+_IMPLICIT = {
+    "bool": False,
+    "uuid": None,
+    "error_code": ErrorCode.none,
+    "timedelta_i32": _NO_TIME,
+    "timedelta_i64": _NO_TIME,
+    "datetime_i64": None,
+}
+
+
+def _raw_reader(length_packer: Packer, nullable: bool) -> Read:
+    unpack, size = length_packer.unpack_from, length_packer.size
+
     def read(data: bytes, position: int) -> tuple[bytes | None, int]:
-        if flexible:
-            length, position = read_uvarint(data, position)
-            length -= 1
-        else:
-            (length,) = length_packer.unpack_from(data, position)
-            position += length_packer.size
-        if length < 0:
-            if not nullable or length != -1:
-                raise Malformed("a string or byte field is null where it may not be")
-            return None, position
-        end = position + length
-        if end > len(data):
-            raise Malformed(f"{length} bytes are announced where {len(data) - position} are left")
-        return data[position:end], end
+        (length,) = unpack(data, position)
+        return _take(data, position + size, length, nullable)
+
+    return read
+
+
+def _compact_raw_reader(nullable: bool) -> Read:
+    def read(data: bytes, position: int) -> tuple[bytes | None, int]:
+        length, position = read_uvarint(data, position)
+        return _take(data, position, length - 1, nullable)
+
+    return read
+
+
+def _take(data: bytes, position: int, length: int, nullable: bool) -> tuple[bytes | None, int]:
+    if length < 0:
+        if not nullable or length != -1:
+            raise Malformed("a string or byte field is null where it may not be")
+        return None, position
+    end = position + length
+    if end > len(data):
+        raise Malformed(f"{length} bytes are announced where {len(data) - position} are left")
+    return data[position:end], end
+
+
+def _compact_string_reader(nullable: bool) -> Read:
+    read_long = _converted(_compact_raw_reader(nullable), _text)
+
+    def read(data: bytes, position: int) -> tuple[str | None, int]:
+        end = position + data[position]
+        # Nearly all of them: the length is one byte, and all is there.
+        if position < end < position + 0x80 and end <= len(data):
+            return data[position + 1 : end].decode(), end
+        return read_long(data, position)
 
     return read
 
@@ -206,11 +320,17 @@ def _raw_reader(flexible: bool, length_packer: Packer, nullable: bool) -> Read:
 def _array_reader(read_item: Read, flexible: bool, nullable: bool) -> Read:
     def read(data: bytes, position: int) -> tuple[tuple[Any, ...] | None, int]:
         if flexible:
-            count, position = read_uvarint(data, position)
-            count -= 1
+            count = data[position] - 1
+            if count < 0x7F:
+                position += 1
+            else:
+                count, position = read_uvarint(data, position)
+                count -= 1
         else:
             (count,) = _LENGTH_32.unpack_from(data, position)
             position += 4
+        if not count:
+            return (), position
         if count < 0:
             if not nullable or count != -1:
                 raise Malformed("a list is null where it may not be")

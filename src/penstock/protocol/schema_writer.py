@@ -19,7 +19,7 @@ Write = Callable[[bytearray, Any], None]
 @cache
 def writer(entity: type) -> Write:
     """The function that appends an `entity` to a bytearray, made once from kio's declaration of it."""
-    plain: list[tuple[str, Any, Write]] = []
+    source = _Source()
     tagged: list[tuple[int, str, Any, Write]] = []
     flexible: bool = entity.__flexible__  # type: ignore[attr-defined]
     for field in dataclasses.fields(entity):
@@ -27,25 +27,67 @@ def writer(entity: type) -> Write:
         write, implicit = _field_writer(field, flexible)
         default = implicit if field.default is dataclasses.MISSING else _plain(field.default)
         if tag is None:
-            plain.append((field.name, default, write))
+            source.write_field(field, default, write)
         else:
             tagged.append((tag, field.name, default, write))
     tagged.sort(key=lambda item: item[0])
+    return source.function(flexible, tagged)
 
-    def write_entity(out: bytearray, message: Any) -> None:
-        for name, default, write in plain:
-            write(out, getattr(message, name, default))
+
+class _Source:
+    """The text of a function that writes one message. Fields of fixed size that follow each other are written at
+    once."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._known: dict[str, Any] = {}
+        self._count = 0
+        # Those of fixed size that are not written yet.
+        self._formats = ""
+        self._values: list[str] = []
+
+    def write_field(self, field: "dataclasses.Field[Any]", default: Any, write: Write) -> None:
+        number = self._count
+        self._count += 1
+        self._known[f"d{number}"] = default
+        value = f"getattr(message, {field.name!r}, d{number})"
+        kind = kind_of(field)
+        kafka_type = field.metadata.get("kafka_type")
+        if not kind.is_struct and not kind.is_array and kafka_type in _FIXED_FORMATS:
+            self._formats += _FIXED_FORMATS[kafka_type]
+            convert = _CONVERSIONS.get(kafka_type)
+            if convert is not None:
+                self._known[f"c{number}"] = convert
+                value = f"c{number}({value})"
+            self._values.append(value)
+            return
+        self._write_fixed()
+        self._known[f"w{number}"] = write
+        self._lines.append(f"w{number}(out, {value})")
+
+    def _write_fixed(self) -> None:
+        if self._values:
+            pack = f"p{self._count}"
+            self._known[pack] = Packer(">" + self._formats).pack
+            self._lines.append(f"out += {pack}({', '.join(self._values)})")
+            self._formats, self._values = "", []
+
+    def function(self, flexible: bool, tagged: list[tuple[int, str, Any, Write]]) -> Write:
+        self._write_fixed()
         if flexible:
-            _write_tagged(out, message, tagged)
-
-    return write_entity
+            self._known |= {"write_tagged": _write_tagged, "tagged": tagged}
+            self._lines.append("write_tagged(out, message, tagged)" if tagged else "out.append(0)")
+        # Names and numbers of kio's declarations only: nothing from outside gets into the text.
+        exec("def write_entity(out, message):\n " + "\n ".join([*self._lines, "return"]), self._known)
+        made: Write = self._known["write_entity"]
+        return made
 
 
 def _write_tagged(out: bytearray, message: Any, tagged: list[tuple[int, str, Any, Write]]) -> None:
     present = []
     for tag, name, default, write in tagged:
         value = getattr(message, name, default)
-        if value is not None and _plain(value) != default:
+        if value is not None and value is not default and _plain(value) != default:
             body = bytearray()
             write(body, value)
             present.append((tag, body))
@@ -67,6 +109,8 @@ def default_of(entity: type) -> Any:
 
 def _plain(value: Any) -> Any:
     """kio's defaults and decoded values as the writers take them."""
+    if type(value) is int:
+        return value
     if hasattr(value, "total_seconds"):
         return round(value.total_seconds() * 1000)
     if hasattr(value, "timestamp"):
@@ -91,12 +135,9 @@ def _field_writer(field: "dataclasses.Field[Any]", flexible: bool) -> tuple[Writ
 
 
 def _primitive_writer(kafka_type: str, flexible: bool, nullable: bool) -> tuple[Write, Any]:
-    if kafka_type in _FIXED:
-        return _FIXED[kafka_type], -1 if nullable else 0
-    if kafka_type == "bool":
-        return _write_bool, False
-    if kafka_type == "uuid":
-        return _write_uuid, None
+    if kafka_type in _FIXED_FORMATS:
+        write = _fixed(_FIXED_FORMATS[kafka_type], _CONVERSIONS.get(kafka_type))
+        return write, _IMPLICIT.get(kafka_type, -1 if nullable else 0)
     if kafka_type == "string":
         return (_write_compact_string if flexible else _write_string), None if nullable else ""
     if kafka_type in ("bytes", "records"):
@@ -111,50 +152,56 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _fixed(format: str) -> Write:
-    pack = Packer(format).pack
+def _fixed(format: str, convert: Callable[[Any], Any] | None) -> Write:
+    pack = Packer(">" + format).pack
 
     def write(out: bytearray, value: Any) -> None:
-        out += pack(-1 if value is None else _plain(value))
-
-    return write
-
-
-def _integer(format: str) -> Write:
-    pack = Packer(format).pack
-
-    def write(out: bytearray, value: int) -> None:
         out += pack(value)
 
-    return write
+    def write_converted(out: bytearray, value: Any) -> None:
+        out += pack(convert(value))  # type: ignore[misc]
+
+    return write if convert is None else write_converted
 
 
-_FIXED: dict[str, Write] = {
-    "int8": _integer(">b"),
-    "int16": _integer(">h"),
-    "int32": _integer(">i"),
-    "int64": _integer(">q"),
-    "uint8": _integer(">B"),
-    "uint16": _integer(">H"),
-    "uint32": _integer(">I"),
-    "uint64": _integer(">Q"),
-    "float64": _integer(">d"),
-    "error_code": _integer(">h"),
-    "timedelta_i32": _fixed(">i"),
-    "timedelta_i64": _fixed(">q"),
-    "datetime_i64": _fixed(">q"),
+_FIXED_FORMATS = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+    "bool": "?",
+    "uuid": "16s",
 }
+# Of fields that are not given, where it is no number.
+_IMPLICIT = {"bool": False, "uuid": None}
 _INT16 = Packer(">h").pack
 _INT32 = Packer(">i").pack
 _ZERO_UUID = bytes(16)
 
 
-def _write_bool(out: bytearray, value: bool) -> None:
-    out.append(1 if value else 0)
+def _milliseconds(value: Any) -> Any:
+    return -1 if value is None else _plain(value)
 
 
-def _write_uuid(out: bytearray, value: uuid.UUID | None) -> None:
-    out += _ZERO_UUID if value is None else value.bytes
+def _uuid_bytes(value: uuid.UUID | None) -> bytes:
+    return _ZERO_UUID if value is None else value.bytes
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "timedelta_i32": _milliseconds,
+    "timedelta_i64": _milliseconds,
+    "datetime_i64": _milliseconds,
+    "uuid": _uuid_bytes,
+}
 
 
 def _write_string(out: bytearray, value: str | None) -> None:
@@ -167,7 +214,15 @@ def _write_string(out: bytearray, value: str | None) -> None:
 
 
 def _write_compact_string(out: bytearray, value: str | None) -> None:
-    _write_compact_bytes(out, None if value is None else value.encode())
+    if value is None:
+        out.append(0)
+    else:
+        data = value.encode()
+        if len(data) < 0x7F:
+            out.append(len(data) + 1)
+        else:
+            write_uvarint(out, len(data) + 1)
+        out += data
 
 
 def _write_bytes(out: bytearray, value: Bytes | None) -> None:
@@ -187,19 +242,28 @@ def _write_compact_bytes(out: bytearray, value: Bytes | None) -> None:
 
 
 def _array_writer(write_item: Write, flexible: bool) -> Write:
-    def write(out: bytearray, items: Iterable[Any] | None) -> None:
+    def write_compact(out: bytearray, items: Iterable[Any] | None) -> None:
         if items is None:
-            out += b"\x00" if flexible else b"\xff\xff\xff\xff"
+            out.append(0)
             return
         sized = items if isinstance(items, (list, tuple)) else list(items)
-        if flexible:
-            write_uvarint(out, len(sized) + 1)
+        if len(sized) < 0x7F:
+            out.append(len(sized) + 1)
         else:
-            out += _INT32(len(sized))
+            write_uvarint(out, len(sized) + 1)
         for item in sized:
             write_item(out, item)
 
-    return write
+    def write(out: bytearray, items: Iterable[Any] | None) -> None:
+        if items is None:
+            out += b"\xff\xff\xff\xff"
+            return
+        sized = items if isinstance(items, (list, tuple)) else list(items)
+        out += _INT32(len(sized))
+        for item in sized:
+            write_item(out, item)
+
+    return write_compact if flexible else write
 
 
 def _nullable_struct(write: Write) -> Write:

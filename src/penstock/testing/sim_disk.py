@@ -41,15 +41,17 @@ class SimFile:
         self._disk = disk
 
     def append(self, data: Bytes) -> None:
-        self._disk.act("append", self.path)
-        self._disk.reserve(self.path, len(data))
-        content = self._disk.content(self.path, make=True)
+        disk = self._disk
+        disk.act("append", self.path)
+        if disk.capacity_bytes is not None:
+            disk.reserve(self.path, len(data))
+        content = disk.content(self.path, make=True)
         content.data += data
-        content.modified_ms = self._disk.now_ms
+        content.modified_ms = disk.now_ms
 
     def read(self, position: int, length: int) -> bytes:
         self._disk.act("read", self.path)
-        return bytes(self._disk.content(self.path).data[position : position + length])
+        return bytes(memoryview(self._disk.content(self.path).data)[position : position + length])
 
     def size(self) -> int:
         return len(self._disk.content(self.path).data) if self._disk.is_file(self.path) else 0

@@ -96,7 +96,7 @@ async def test_an_impossible_size_closes_the_connection_and_allocates_nothing(si
     async with connected(echo) as client:
         await client.send(pack(">i", size) + b"x")
         assert await client.is_closed()
-        assert len(client.connection._buffer) == 64 * 1024
+        assert not client.connection._buffer
 
 
 async def test_a_large_claim_with_few_bytes_holds_little_memory() -> None:
@@ -104,6 +104,22 @@ async def test_a_large_claim_with_few_bytes_holds_little_memory() -> None:
         await client.send(pack(">i", FRAME_BYTES_MAX) + b"x" * 1000)
         await asyncio.sleep(0.05)
         assert len(client.connection._buffer) == 64 * 1024
+
+
+async def test_what_waits_for_a_client_that_has_gone_holds_no_buffer_of_it() -> None:
+    """A member that joins a group and goes away is waited for until the rebalance is over, which may take days."""
+    deferred = Deferred()
+    async with connected(lambda _: deferred) as client:
+        await client.send_frames(b"join")
+        async with asyncio.timeout(5):
+            while deferred._connection is None:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            client.socket.close()
+            while not client.connection.is_closed:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert deferred._connection is client.connection
+        assert not client.connection._buffer
+        deferred.complete([b"too late"])
 
 
 async def test_answers_leave_in_the_order_of_their_requests() -> None:

@@ -46,13 +46,14 @@ class Connections:
 
     def expire(self, now_ms: int) -> None:
         """Requests that were not answered in time may be sent anew."""
-        self._under_way = {
-            node: under_way for node, under_way in self._under_way.items() if under_way.deadline_ms > now_ms
-        }
-        self._backoff_until_ms = {node: until for node, until in self._backoff_until_ms.items() if until > now_ms}
+        if self._under_way:
+            self._under_way = {node: one for node, one in self._under_way.items() if one.deadline_ms > now_ms}
+        if self._backoff_until_ms:
+            self._backoff_until_ms = {node: until for node, until in self._backoff_until_ms.items() if until > now_ms}
 
     def next_event_ms(self) -> int | None:
-        events = [*(one.deadline_ms for one in self._under_way.values()), *self._backoff_until_ms.values()]
+        events = [one.deadline_ms for one in self._under_way.values()]
+        events += self._backoff_until_ms.values()
         return min(events, default=None)
 
     def reset(self) -> None:

@@ -130,15 +130,10 @@ class Leadership:
         needed = len(self.voters) // 2 + 1 - int(self.is_voter)
         if needed == 0:
             return None
-        heard = sorted(
-            (
-                self.started_ms if replica.last_fetch_ms is None else max(replica.last_fetch_ms, self.started_ms)
-                for id, replica in self.voters.items()
-                if id != self.own_key.id
-            ),
-            reverse=True,
-        )
-        return heard[needed - 1] + timeout_ms
+        own_id = self.own_key.id
+        heard = [replica.last_fetch_ms or 0 for id, replica in self.voters.items() if id != own_id]
+        heard.sort(reverse=True)
+        return max(heard[needed - 1], self.started_ms) + timeout_ms
 
     def silent_voters(self, now_ms: int, interval_ms: int) -> list[int]:
         return [

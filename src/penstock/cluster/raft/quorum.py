@@ -150,8 +150,10 @@ class Quorum(Membership):
             return
         if role.pending is not None and now_ms >= role.pending.deadline_ms:
             self._finish_change(role, ErrorCode.request_timed_out, "the change of voters took too long")
-        if any(now_ms >= fetch.deadline_ms for fetch in role.parked):
-            self._wake_fetches(role, now_ms)
+        for fetch in role.parked:
+            if now_ms >= fetch.deadline_ms:
+                self._wake_fetches(role, now_ms)
+                break
         if now_ms >= role.begin_epoch_at_ms:
             self._begin_epoch(role, now_ms)
 
@@ -197,7 +199,7 @@ class Quorum(Membership):
             case Resignation():
                 if not self._is_shutting_down:
                     deadlines.append(role.deadline_ms)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
 
 _Handle = Callable[[Any, int, Any, int], None]
