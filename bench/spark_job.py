@@ -7,6 +7,7 @@ Writing: the topic's keys and values into another topic, in one micro-batch.
 """
 
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -43,6 +44,8 @@ def command(plan: SparkPlan) -> list[str]:
 def session() -> Any:
     from pyspark.sql import SparkSession
 
+    # Spark would take the first python3 there is, which need not have this project.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = sorted(map(str, (REPOSITORY / ".cache" / "spark-kafka-jars").glob("*.jar")))
     settings = {
         "spark.ui.enabled": "false",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from crc32c import crc32c
 
-from penstock.base.ports import Bytes
 from penstock.protocol.batch import CONTROL, CRC_START, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
 from penstock.protocol.records import CorruptRecords
 
@@ -115,8 +114,3 @@ class BatchTable:
         # then come the key's version and its type.
         start = int(self.positions[index]) + HEADER_BYTES
         return bytes(self.data[start + 7 : start + 9]) == _ABORT_MARKER
-
-    def records_of(self, index: int) -> Bytes:
-        """The records section of a batch, packed as it is."""
-        start = int(self.positions[index])
-        return self.data[start + HEADER_BYTES : start + PREFIX_BYTES + int(self.headers[index]["batch_length"])]

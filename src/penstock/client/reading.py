@@ -9,6 +9,7 @@ from penstock.client.arrow_columns import ArrowColumns
 from penstock.client.cluster import Cluster, TopicPartition
 from penstock.client.fetching import FetchLimits, PartitionFetcher
 from penstock.client.record_columns import Parse, kernel, numpy_kernel, read_columns
+from penstock.client.unpacking import Unpacker
 
 # Importing numba takes as long as numpy needs for about this many records.
 _RECORDS_WORTH_NUMBA = 1_000_000
@@ -38,7 +39,8 @@ def read_slice(
     """The records with offsets in [start, end) in order, a fetch at a time. Raises what PartitionFetcher raises."""
     parse, parse_headers = kernel_for(end - start)
     arrow = ArrowColumns(*partition, schema, parse_headers)
+    unpacker = Unpacker()
     for fetched in PartitionFetcher(cluster, partition, start, end, limits):
-        columns = read_columns(fetched.table, start, end, fetched.aborted, parse)
+        columns = read_columns(fetched.table, start, end, fetched.aborted, parse, unpacker)
         if columns is not None:
             yield arrow.batch(columns)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.base.ports import Bytes
 from penstock.client.batch_table import BatchTable
-from penstock.protocol.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME, PREFIX_BYTES
-from penstock.protocol.compression import CorruptCompression, UnpacksTooLarge, decompress
+from penstock.client.unpacking import Unpacker
+from penstock.protocol.batch import LOG_APPEND_TIME
 from penstock.protocol.records import CorruptRecords
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-UNPACKED_BYTES_MAX = 1 << 30
 # A record takes seven bytes at least; what claims to have more is corrupt, and no memory is reserved for it.
 _RECORD_BYTES_MIN = 7
 
@@ -71,14 +69,15 @@ def read_columns(
     end_offset: int,
     aborted: Sequence[tuple[int, int]] | None,
     parse: Callable[..., int],
+    unpacker: Unpacker,
 ) -> RecordColumns | None:
     """The records from `first_offset` up to and without `end_offset`; None when there are none. `aborted` as in
-    `BatchTable.visible`. Raises CorruptRecords."""
+    `BatchTable.visible`. Valid until the unpacker is used again. Raises CorruptRecords."""
     chosen = np.flatnonzero(table.visible(aborted))
     if not len(chosen):
         return None
     headers = table.headers[chosen]
-    data, starts, ends = _unpacked(table, chosen, headers)
+    data, starts, ends = unpacker.unpacked(table, chosen, headers)
     counts = headers["record_count"].astype(np.int64)
     if np.any(counts * _RECORD_BYTES_MIN > ends - starts):
         raise CorruptRecords("a batch has more records than bytes")
@@ -119,36 +118,3 @@ def read_columns(
     if np.any(is_append_time != is_append_time[0]):
         types = np.repeat(is_append_time.astype(np.int32), kept)
     return RecordColumns(data=data, timestamp_types=types, **columns)
-
-
-def _unpacked(table: BatchTable, chosen: "Ints", headers: Any) -> tuple["NDArray[np.uint8]", "Ints", "Ints"]:
-    """(bytes, where each batch's records start in them, where they end.)"""
-    codecs = headers["attributes"] & CODEC_MASK
-    if not codecs.any():
-        positions = table.positions[chosen]
-        ends = positions + headers["batch_length"] + PREFIX_BYTES
-        return np.frombuffer(table.data, np.uint8), positions + HEADER_BYTES, ends
-    parts = []
-    room = UNPACKED_BYTES_MAX
-    try:
-        for index, codec in zip(chosen.tolist(), codecs.tolist(), strict=True):
-            part = _unpacked_one(codec, table.records_of(index), room)
-            room -= len(part)
-            parts.append(part)
-    except CorruptCompression as error:
-        raise CorruptRecords(str(error)) from error
-    ends = np.cumsum([len(part) for part in parts])
-    starts = np.concatenate(([0], ends[:-1]))
-    return np.frombuffer(b"".join(parts), np.uint8), starts, ends
-
-
-def _unpacked_one(codec: int, packed: Bytes, size_max: int) -> bytes:
-    """lz4 reserves as much as it is allowed, which takes longer than unpacking: so it is allowed little at first."""
-    allowed = min(64 * 1024 + 8 * len(packed), size_max)
-    while True:
-        try:
-            return decompress(codec, packed, allowed)
-        except UnpacksTooLarge:
-            if allowed >= size_max:
-                raise
-            allowed = min(16 * allowed, size_max)

@@ -20,6 +20,14 @@ def compiled(function: Any) -> Any:
 @compiled
 def _varint(data: Any, position: Any, end: Any) -> Any:
     """(value, position after it); the position is -1 when it does not end before `end`, or within ten bytes."""
+    if end - position >= 2:
+        # Nearly all have one byte or two. Which of the two cannot be foretold where sizes vary: no branch on it.
+        first = numba.int64(data[position])
+        second = numba.int64(data[position + 1])
+        goes_on = first >> 7
+        if goes_on & (second >> 7) == 0:
+            short = (first & 0x7F) | (((second & 0x7F) << 7) & -goes_on)
+            return (short >> 1) ^ -(short & 1), position + 1 + goes_on
     result = 0
     shift = 0
     while position < end and shift <= 63:

@@ -8,10 +8,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.client import record_columns, record_kernel, record_numpy
+from penstock.client import record_kernel, record_numpy, unpacking
 from penstock.client.arrow_columns import TYPES, ArrowColumns, schema_of
 from penstock.client.batch_table import BatchTable
 from penstock.client.record_columns import Parse, read_columns
+from penstock.client.unpacking import Unpacker
 from penstock.protocol.batch import LOG_APPEND_TIME, encode_batch, read_header
 from penstock.protocol.records import CorruptRecords, Record, build_batch, iterate_records
 from tests.unit.client.made import batches, data_batch, emptied_batch, marker
@@ -26,7 +27,7 @@ def rows_of(
     data: bytes, kernel: Parse, first: int = 0, end: int = EVER, aborted: Any = None, *, check_crcs: bool = True
 ) -> list[tuple[Any, ...]]:
     table = BatchTable(memoryview(data), 0, len(data), check_crcs=check_crcs)
-    columns = read_columns(table, first, end, aborted, kernel[0])
+    columns = read_columns(table, first, end, aborted, kernel[0], Unpacker())
     if columns is None:
         return []
     batch = ArrowColumns("topic", 3, schema_of(list(TYPES)), kernel[1]).batch(columns)
@@ -179,6 +180,6 @@ def test_what_unpacks_to_too_much_is_corrupt(monkeypatch: pytest.MonkeyPatch) ->
     packed = bytes(build_batch([Record(0, 0, None, bytes(3_000_000))], codec=3))
     assert len(packed) < 30_000
     assert len(rows_of(packed, NUMBA)) == 1
-    monkeypatch.setattr(record_columns, "UNPACKED_BYTES_MAX", 2_000_000)
+    monkeypatch.setattr(unpacking, "UNPACKED_BYTES_MAX", 2_000_000)
     with pytest.raises(CorruptRecords, match="more than 2000000 bytes"):
         rows_of(packed, NUMBA)
