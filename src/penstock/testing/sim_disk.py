@@ -5,7 +5,7 @@ some prefix is, perhaps with a torn end. A file replaced by `write_file` has its
 removals and truncations are in order and kept, as by a journal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.base.ports import Bytes, DiskError, DiskFull, MissingFile
@@ -133,26 +133,26 @@ class SimDisk:
         self.act("rename", old)
         if not self.exists(old):
             raise MissingFile(f"not found renaming {old}")
-        for path in [path for path in self._contents if path == old or path.startswith(old + "/")]:
+        for path in _below(self._contents, old):
             moved = new + path[len(old) :]
             self._contents[moved] = self._contents.pop(path)
             self._files.pop(moved, None)
             if path in self._files:
                 file = self._files[moved] = self._files.pop(path)
                 file.path = moved
-        for path in [path for path in self._directories if path == old or path.startswith(old + "/")]:
+        for path in _below(self._directories, old):
             self._directories.remove(path)
             self._directories.add(new + path[len(old) :])
 
     def remove(self, path: str) -> None:
         self.act("remove", path)
-        for known in [known for known in self._contents if known == path or known.startswith(path + "/")]:
+        for known in _below(self._contents, path):
             del self._contents[known]
-        self._directories -= {known for known in self._directories if known == path or known.startswith(path + "/")}
+        self._directories.difference_update(_below(self._directories, path))
 
     def sync_all(self) -> None:
         self.act("sync", "")
-        for content in self._contents.values():
+        for content in tuple(self._contents.values()):
             content.mark_synced()
 
     # Mishaps
@@ -218,7 +218,7 @@ class SimDisk:
         return {path: bytes(self._contents[path].data) for path in sorted(self._contents)}
 
     def used_bytes(self) -> int:
-        return sum(len(content.data) for content in self._contents.values())
+        return sum(len(content.data) for content in tuple(self._contents.values()))
 
     def is_file(self, path: str) -> bool:
         return path in self._contents
@@ -234,3 +234,8 @@ class SimDisk:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _below(paths: Iterable[str], path: str) -> list[str]:
+    """`path` and what is in it. Listed at one stroke first: another thread may be writing a file of its own."""
+    return [known for known in list(paths) if known == path or known.startswith(path + "/")]
