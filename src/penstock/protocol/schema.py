@@ -6,6 +6,25 @@ import types
 import typing
 from typing import Any, NamedTuple
 
+# How types of fixed size stand on the wire, in the words of `struct`.
+FIXED_FORMATS = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint8": "B",
+    "uint16": "H",
+    "uint32": "I",
+    "uint64": "Q",
+    "float64": "d",
+    "bool": "?",
+    "uuid": "16s",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
+
 
 class Struct:
     """A message or a part of one, of any version: fields as keyword arguments, by kio's names."""

@@ -17,7 +17,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.protocol.primitives import Malformed, read_uvarint
-from penstock.protocol.schema import Struct, kind_of
+from penstock.protocol.schema import FIXED_FORMATS, Struct, kind_of
 from penstock.protocol.schema_writer import default_of
 
 # From the bytes and a position: the value and the position after it.
@@ -77,8 +77,8 @@ class _Source:
         self._count += 1
         kind = kind_of(field)
         kafka_type = field.metadata.get("kafka_type")
-        if not kind.is_struct and not kind.is_array and kafka_type in _FIXED_FORMATS:
-            self._formats += _FIXED_FORMATS[kafka_type]
+        if not kind.is_struct and not kind.is_array and kafka_type in FIXED_FORMATS:
+            self._formats += FIXED_FORMATS[kafka_type]
             self._targets.append(target)
             convert = _conversion(kafka_type, kind.is_nullable)
             if convert is not None:
@@ -164,8 +164,8 @@ def _field_reader(field: "dataclasses.Field[Any]", flexible: bool, as_struct: bo
 
 
 def _primitive_reader(kafka_type: str, flexible: bool, nullable: bool) -> tuple[Read, Any]:
-    if kafka_type in _FIXED_FORMATS:
-        return _fixed(_FIXED_FORMATS[kafka_type], _conversion(kafka_type, nullable)), _IMPLICIT.get(kafka_type, 0)
+    if kafka_type in FIXED_FORMATS:
+        return _fixed(FIXED_FORMATS[kafka_type], _conversion(kafka_type, nullable)), _IMPLICIT.get(kafka_type, 0)
     if kafka_type == "string":
         read = _compact_string_reader(nullable) if flexible else _converted(_raw_reader(_LENGTH_16, nullable), _text)
         return read, None if nullable else ""
@@ -192,23 +192,6 @@ def _fixed(format: str, convert: Callable[[Any], Any] | None) -> Read:
     return read if convert is None else _converted(read, convert)
 
 
-_FIXED_FORMATS = {
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float64": "d",
-    "bool": "?",
-    "uuid": "16s",
-    "error_code": "h",
-    "timedelta_i32": "i",
-    "timedelta_i64": "q",
-    "datetime_i64": "q",
-}
 _LENGTH_16 = Packer(">h")
 _LENGTH_32 = Packer(">i")
 _ZERO_UUID = bytes(16)

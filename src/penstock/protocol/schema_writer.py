@@ -11,7 +11,7 @@ from struct import Struct as Packer
 from typing import Any
 
 from penstock.base.ports import Bytes
-from penstock.protocol.schema import kind_of
+from penstock.protocol.schema import FIXED_FORMATS, kind_of
 
 Write = Callable[[bytearray, Any], None]
 
@@ -53,8 +53,8 @@ class _Source:
         value = f"getattr(message, {field.name!r}, d{number})"
         kind = kind_of(field)
         kafka_type = field.metadata.get("kafka_type")
-        if not kind.is_struct and not kind.is_array and kafka_type in _FIXED_FORMATS:
-            self._formats += _FIXED_FORMATS[kafka_type]
+        if not kind.is_struct and not kind.is_array and kafka_type in FIXED_FORMATS:
+            self._formats += FIXED_FORMATS[kafka_type]
             convert = _CONVERSIONS.get(kafka_type)
             if convert is not None:
                 self._known[f"c{number}"] = convert
@@ -135,8 +135,8 @@ def _field_writer(field: "dataclasses.Field[Any]", flexible: bool) -> tuple[Writ
 
 
 def _primitive_writer(kafka_type: str, flexible: bool, nullable: bool) -> tuple[Write, Any]:
-    if kafka_type in _FIXED_FORMATS:
-        write = _fixed(_FIXED_FORMATS[kafka_type], _CONVERSIONS.get(kafka_type))
+    if kafka_type in FIXED_FORMATS:
+        write = _fixed(FIXED_FORMATS[kafka_type], _CONVERSIONS.get(kafka_type))
         return write, _IMPLICIT.get(kafka_type, -1 if nullable else 0)
     if kafka_type == "string":
         return (_write_compact_string if flexible else _write_string), None if nullable else ""
@@ -164,23 +164,6 @@ def _fixed(format: str, convert: Callable[[Any], Any] | None) -> Write:
     return write if convert is None else write_converted
 
 
-_FIXED_FORMATS = {
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float64": "d",
-    "error_code": "h",
-    "timedelta_i32": "i",
-    "timedelta_i64": "q",
-    "datetime_i64": "q",
-    "bool": "?",
-    "uuid": "16s",
-}
 # Of fields that are not given, where it is no number.
 _IMPLICIT = {"bool": False, "uuid": None}
 _INT16 = Packer(">h").pack
