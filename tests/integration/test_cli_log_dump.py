@@ -28,6 +28,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "h=1",
         "-z",
         "zstd",
+        "-X",
+        "linger.ms=10000",  # both in one batch, however slow the machine; the end of the input sends it
         "--brokers",
         up.address,
         stdin=f"{'one' * 100}\ntwo\n",
