@@ -6,6 +6,9 @@ UP ?=
 # 0: the cluster alone, without the demo.
 DEMO ?= 1
 
+# Compiled once, here and as it changes: a machine that is set not to would compile all of it at each start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How long `make faults` and `make fuzz` go on, and what they begin with: SEED=n repeats a run.
 MINUTES ?= 10
 SEED ?=
@@ -17,8 +20,9 @@ env: $(VENV)/.made
 $(VENV)/.made: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==0.13.7
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 up: env
