@@ -37,8 +37,9 @@ def wait_until(condition: Callable[[], bool], what: str, seconds_max: float = 60
 class Node:
     """`start` and `stop` as often as wanted; `close` at the end says whether all was well."""
 
-    def __init__(self, data: Path, *arguments: str) -> None:
+    def __init__(self, data: Path, *arguments: str, has_demo: bool = False) -> None:
         self.data = data
+        self.has_demo = has_demo
         self.port = free_port()
         self.arguments = arguments
         self._process: subprocess.Popen[str] | None = None
@@ -66,8 +67,8 @@ class Node:
 
     def start(self) -> "Node":
         assert self._process is None, "it runs already"
-        command = [PENSTOCK, "up", "--data", str(self.data), "--port", str(self.port), "--no-http", "--no-demo"]
-        command += ["-X", "=".join(KEEPS_EVERYTHING)]
+        command = [PENSTOCK, "up", "--data", str(self.data), "--port", str(self.port), "--no-http"]
+        command += [*([] if self.has_demo else ["--no-demo"]), "-X", "=".join(KEEPS_EVERYTHING)]
         self._lines = []
         self._is_ready = threading.Event()
         self._process = subprocess.Popen(
