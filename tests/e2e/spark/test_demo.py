@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -33,20 +34,26 @@ def window_of(time: str) -> int:
     return int(datetime.fromisoformat(time).timestamp()) // WINDOW_SECONDS
 
 
-def test_large_orders_are_counted_once_although_it_was_stopped_and_started(tmp_path: Path) -> None:
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Node]:
+    """Not started yet."""
     node = Node(tmp_path / "data", has_demo=True)
+    yield node
+    node.close()
+
+
+def test_large_orders_are_counted_once_although_it_was_stopped_and_started(demo: Node) -> None:
     for _ in range(2):
-        node.start()
-        wait_until(lambda: "first result" in node.output, "the demo has a result", RESULT_SECONDS_MAX)
-        node.stop()
-    node.has_demo = False
-    node.start()
-    large = [order for order in values(node, ORDERS) if order["amount"] > 100]
+        demo.start()
+        wait_until(lambda: "first result" in demo.output, "the demo has a result", RESULT_SECONDS_MAX)
+        demo.stop()
+    demo.has_demo = False
+    demo.start()
+    large = [order for order in values(demo, ORDERS) if order["amount"] > 100]
     expected = Counter((window_of(order["ordered_at"]), order["region"]) for order in large)
     results = [
-        ((window_of(result["window_start"]), result["region"]), result["orders"]) for result in values(node, COUNTS)
+        ((window_of(result["window_start"]), result["region"]), result["orders"]) for result in values(demo, COUNTS)
     ]
-    node.close()
     assert len(results) == len(dict(results)), "a window and region stand twice"
     # The pipeline was started in the middle of the first window.
     first = min(window for (window, _), _ in results)
