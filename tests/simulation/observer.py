@@ -142,7 +142,7 @@ class Observer:
         on_committed = broker.on_committed
         applied = 0
 
-        def watched(batch: CommittedBatch) -> None:
+        def watched(batch: CommittedBatch) -> Iterator[None]:
             nonlocal applied
             self._check_metadata(host, batch)
             if batch.base_offset < applied:
@@ -150,7 +150,7 @@ class Observer:
                     Violation(15, "a prefix", f"{host.name} applied {batch.base_offset} after {applied}")
                 )
             applied = batch.base_offset + len(batch.records)
-            on_committed(batch)
+            return on_committed(batch)
 
         broker.on_committed = watched  # type: ignore[method-assign]
         self._check_vote_was_kept(host)

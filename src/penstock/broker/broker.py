@@ -31,7 +31,7 @@ from penstock.broker.log_keeper import LogKeeper
 from penstock.broker.metadata_snapshots import SnapshotRules
 from penstock.broker.metrics import BrokerMetrics
 from penstock.broker.producer_ids import ProducerIdBlocks
-from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
+from penstock.broker.quorum_runner import RECORDS_OF_A_TURN, CommittedBatch, QuorumRunner
 from penstock.broker.replication import Replication
 from penstock.broker.throttling import Throttling
 from penstock.broker.transaction_coordinator import TransactionCoordinator
@@ -307,7 +307,7 @@ class Broker:
     def gather(self) -> Sequence[MetadataRecord] | None:
         return list(snapshot_records(self.image)) if self.image.is_whole else None
 
-    def on_committed(self, batch: CommittedBatch) -> None:
+    def on_committed(self, batch: CommittedBatch) -> Iterator[None]:
         # The quorum's own control batches are no records of the image.
         self.image.end_offset = batch.base_offset
         for record in batch.records:
@@ -315,8 +315,11 @@ class Broker:
             self.absences.follow(record)
         if self._is_hosting:
             # What a batch changes belongs together: a partition's new ISR, and that a broker is fenced.
-            for record in batch.records:
+            for number, record in enumerate(batch.records, 1):
                 self._follow(record)
+                if number % RECORDS_OF_A_TURN == 0:
+                    # The image is whole: what is not hosted yet is refused like what has just moved away.
+                    yield
             self._follow_settings({record.name for record in batch.records if isinstance(record, ConfigRecord)})
         self.replication.on_metadata_applied()
         self._settle_coordinators()

@@ -122,17 +122,15 @@ class SnapshotWriter:
         yield snapshot_closing(offset, epoch, now_ms)
 
 
-def metadata_records(batch: memoryview, header: BatchHeader) -> list[MetadataRecord]:
+def metadata_records(batch: memoryview, header: BatchHeader) -> Iterator[MetadataRecord]:
     """Raises DiskError where the batch is damaged: nobody may act on metadata that was never decided."""
     if not crc_is_valid(batch, header):
         raise DiskError(
             f"the metadata at offset {header.base_offset} is damaged. Restore the node's metadata directory"
         )
-    records = []
     for record in iterate_records(batch, header):
         assert record.value is not None
-        records.append(decode_record(record.value))
-    return records
+        yield decode_record(record.value)
 
 
 def snapshot_records(data: memoryview) -> Iterator[list[MetadataRecord]]:
@@ -141,5 +139,5 @@ def snapshot_records(data: memoryview) -> Iterator[list[MetadataRecord]]:
     while len(data) - position >= HEADER_BYTES:
         header = read_header(data, position)
         if not header.is_control:
-            yield metadata_records(data[position : position + header.size], header)
+            yield list(metadata_records(data[position : position + header.size], header))
         position += header.size

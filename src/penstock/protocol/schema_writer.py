@@ -5,8 +5,8 @@ What is written needs only to have the fields, by kio's names; see `penstock.pro
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable, Collection, Iterable
+from functools import cache, lru_cache
 from struct import Struct as Packer
 from typing import Any
 
@@ -14,6 +14,8 @@ from penstock.base.ports import Bytes
 from penstock.protocol.schema import FIXED_FORMATS, kind_of
 
 Write = Callable[[bytearray, Any], None]
+
+_ARRAYS_KEPT, _ARRAY_ITEMS_KEPT = 256, 8
 
 
 @cache
@@ -129,8 +131,12 @@ def _field_writer(field: "dataclasses.Field[Any]", flexible: bool) -> tuple[Writ
             return write, default_of(kind.type)
         return (_nullable_struct(write) if kind.is_nullable else write), None
     if kind.is_array:
-        write, _ = _primitive_writer(field.metadata["kafka_type"], flexible, False)
-        return _array_writer(write, flexible), None if kind.is_nullable else ()
+        kafka_type = field.metadata["kafka_type"]
+        if kafka_type in FIXED_FORMATS:
+            write = _fixed_array_writer(FIXED_FORMATS[kafka_type], _CONVERSIONS.get(kafka_type), flexible)
+        else:
+            write = _array_writer(_primitive_writer(kafka_type, flexible, False)[0], flexible)
+        return write, None if kind.is_nullable else ()
     return _primitive_writer(field.metadata["kafka_type"], flexible, kind.is_nullable)
 
 
@@ -247,6 +253,31 @@ def _array_writer(write_item: Write, flexible: bool) -> Write:
             write_item(out, item)
 
     return write_compact if flexible else write
+
+
+def _fixed_array_writer(format: str, convert: Callable[[Any], Any] | None, flexible: bool) -> Write:
+    def packed(items: Collection[Any]) -> bytes:
+        head = bytearray()
+        if flexible:
+            write_uvarint(head, len(items) + 1)
+        else:
+            head += _INT32(len(items))
+        return bytes(head) + Packer(">" + format * len(items)).pack(
+            *(items if convert is None else map(convert, items))
+        )
+
+    # Thousands of partitions have the same few replicas.
+    packed_once = lru_cache(_ARRAYS_KEPT)(packed)
+
+    def write(out: bytearray, items: Iterable[Any] | None) -> None:
+        if type(items) is tuple and len(items) <= _ARRAY_ITEMS_KEPT:
+            out += packed_once(items)
+        elif items is None:
+            out += b"\0" if flexible else b"\xff\xff\xff\xff"
+        else:
+            out += packed(list(items))
+
+    return write
 
 
 def _nullable_struct(write: Write) -> Write:

@@ -60,11 +60,12 @@ class Follower:
     def gather(self) -> Sequence[MetadataRecord] | None:
         return list(snapshot_records(self.image)) if self.image.is_whole else None
 
-    def on_committed(self, batch: CommittedBatch) -> None:
+    def on_committed(self, batch: CommittedBatch) -> Iterator[None]:
         self.batches += 1
         self.image.end_offset = batch.base_offset
         for record in batch.records:
             self.image.replay(record)
+        yield from ()
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None: ...
     def on_leading(self, epoch: int) -> None: ...
@@ -291,9 +292,9 @@ def test_a_snapshot_is_made_when_the_last_one_is_old_and_something_changed() -> 
 def test_a_batch_of_the_log_that_is_damaged_is_not_applied() -> None:
     value = encode_record(TopicRecord(name="t", topic_id=uuid.UUID(int=5)))
     good = build_batch([Record(0, 0, None, value)])
-    assert len(metadata_records(memoryview(good), read_header(good))) == 1
+    assert len(list(metadata_records(memoryview(good), read_header(good)))) == 1
     for position in range(HEADER_BYTES, len(good)):
         damaged = bytearray(good)
         damaged[position] ^= 1
         with pytest.raises(DiskError, match="damaged"):
-            metadata_records(memoryview(damaged), read_header(damaged))
+            list(metadata_records(memoryview(damaged), read_header(damaged)))
