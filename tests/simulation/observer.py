@@ -10,7 +10,8 @@ from typing import Any
 
 from penstock.base.errors import Refused
 from penstock.broker.broker import Broker
-from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
+from penstock.broker.metadata_following import CommittedBatch
+from penstock.broker.quorum_runner import QuorumRunner
 from penstock.broker.transaction_coordinator import TransactionCoordinator
 from penstock.cluster.metadata.records import MetadataRecord
 from penstock.cluster.partition.partition import Partition

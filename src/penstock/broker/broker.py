@@ -28,10 +28,11 @@ from penstock.broker.group_coordinator import GroupCoordinator
 from penstock.broker.hosting import Hosting
 from penstock.broker.links import Links
 from penstock.broker.log_keeper import LogKeeper
+from penstock.broker.metadata_following import RECORDS_OF_A_TURN, CommittedBatch
 from penstock.broker.metadata_snapshots import SnapshotRules
 from penstock.broker.metrics import BrokerMetrics
 from penstock.broker.producer_ids import ProducerIdBlocks
-from penstock.broker.quorum_runner import RECORDS_OF_A_TURN, CommittedBatch, QuorumRunner
+from penstock.broker.quorum_runner import QuorumRunner
 from penstock.broker.replication import Replication
 from penstock.broker.throttling import Throttling
 from penstock.broker.transaction_coordinator import TransactionCoordinator

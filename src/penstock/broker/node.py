@@ -219,7 +219,7 @@ def _collect_seldom() -> None:
     Python's default, took a third of the time of a busy group coordinator. Nor all too seldom: while it looks, which
     takes about a millisecond for 4,000 objects, everybody waits."""
     gc.freeze()
-    gc.set_threshold(16_000, 0, 1000)
+    gc.set_threshold(8_000, 0, 2000)
 
 
 def _advertised(settings: NodeSettings) -> tuple[str, int] | None:

@@ -7,16 +7,15 @@ loop, talks to peers, and hands on what is committed. Who proposes waits for his
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import NamedTuple, Protocol
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Clock, Disk, DiskError, DiskFull, MissingFile, Random
 from penstock.broker.group_commit import GroupCommit
-from penstock.broker.metadata_snapshots import SnapshotRules, SnapshotWriter, metadata_records, snapshot_records
+from penstock.broker.metadata_following import MetadataListener, committed_batches, hand_on
+from penstock.broker.metadata_snapshots import SnapshotRules, SnapshotWriter, snapshot_records
 from penstock.broker.peers import Peer, PeerGone
-from penstock.cluster.metadata.records import MetadataRecord
 from penstock.cluster.raft.effects import (
     Answer,
     Committed,
@@ -45,43 +44,17 @@ from penstock.cluster.raft.stored_log import (
 )
 from penstock.cluster.raft.voters import Node, Voter, VoterSet
 from penstock.log.config import LogConfig
-from penstock.protocol.batch import HEADER_BYTES, BatchHeader, read_header
 from penstock.protocol.messages import Malformed, decode_response
 
 log = logging.getLogger("penstock.quorum")
 
 # Of this node's requests. From Fetch 18 on a leader answers as soon as more is committed than is known (KIP-1166).
 _VERSIONS = {1: 18, 18: 4, 52: 2, 53: 1, 54: 1, 59: 1, 82: 0}
-_READ_BYTES = 1 << 20
 _FAULT_PAUSE_MS = 10_000
 _STOP_LOOKS_MAX = 200
 _STOP_LOOK_SECONDS = 0.01
 _SPACE_LOOK_SECONDS = 0.5
 _SEGMENT_BYTES_MIN = 1 << 20
-# Of a committed batch, before others have a turn: 10 to 20 ms.
-RECORDS_OF_A_TURN = 500
-
-
-class CommittedBatch(NamedTuple):
-    base_offset: int
-    records: list[MetadataRecord]
-
-
-class MetadataListener(Protocol):
-    """Who follows the metadata. Calls come from the event loop, in the order of the log."""
-
-    def on_snapshot(self, snapshot_id: OffsetAndEpoch, records: Iterator[list[MetadataRecord]]) -> None:
-        """Everything there is now stands in these records; what was known before counts no more."""
-
-    def gather(self) -> Sequence[MetadataRecord] | None:
-        """Everything there is now, for a snapshot; None while a metadata transaction is under way."""
-
-    def on_committed(self, batch: CommittedBatch) -> Iterator[None]:
-        """Is gone through to the end before anything else is told; between its steps others have a turn."""
-
-    def on_leader_changed(self, leader_id: int, epoch: int) -> None: ...
-    def on_leading(self, epoch: int) -> None: ...
-    def on_stopped_leading(self, epoch: int) -> None: ...
 
 
 class QuorumRunner:
@@ -438,13 +411,10 @@ class QuorumRunner:
         return True
 
     def _apply_up_to(self, high_watermark: int) -> Iterator[None]:
-        for header, batch in self._committed_batches(high_watermark):
-            records: list[MetadataRecord] = []
-            for record in metadata_records(batch, header):
-                records.append(record)
-                if len(records) % RECORDS_OF_A_TURN == 0:
-                    yield
-            yield from self._listener.on_committed(CommittedBatch(header.base_offset, records))
+        for header, batch in committed_batches(self._log, self._applied_offset, high_watermark):
+            if not header.is_control:
+                yield from hand_on(header, batch, self._listener)
+            self._snapshots.count(header)
         self._applied_offset = max(self._applied_offset, high_watermark)
         self._release_waiting()
         self._snapshots.begin_if_due()
@@ -457,25 +427,6 @@ class QuorumRunner:
             elif not future.done():
                 future.set_result(None)
         self._waiting = still
-
-    def _committed_batches(self, high_watermark: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Without those of the quorum itself."""
-        offset = self._applied_offset
-        while offset < high_watermark:
-            data = memoryview(self._log.read(offset, _READ_BYTES))
-            position = 0
-            while len(data) - position >= HEADER_BYTES:
-                header = read_header(data, position)
-                if header.base_offset >= high_watermark:
-                    return
-                batch = data[position : position + header.size]
-                if not header.is_control:
-                    yield header, batch
-                self._snapshots.count(header)
-                offset = header.last_offset + 1
-                position += header.size
-            if not position:
-                return
 
     def _load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         size = self._log.snapshot_size(snapshot_id) or 0

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from penstock.base.ports import DiskError
 from penstock.broker.group_commit import GroupCommit
+from penstock.broker.metadata_following import CommittedBatch
 from penstock.broker.metadata_snapshots import SnapshotRules, metadata_records
 from penstock.broker.ports import SystemClock, SystemRandom
-from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
+from penstock.broker.quorum_runner import QuorumRunner
 from penstock.cluster.metadata.image import MetadataImage
 from penstock.cluster.metadata.records import (
     BeginTransactionRecord,

@@ -9,9 +9,10 @@ import pytest
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker import quorum_runner
 from penstock.broker.group_commit import GroupCommit
+from penstock.broker.metadata_following import CommittedBatch
 from penstock.broker.metadata_snapshots import SnapshotRules
 from penstock.broker.ports import SystemClock, SystemRandom
-from penstock.broker.quorum_runner import CommittedBatch, QuorumRunner
+from penstock.broker.quorum_runner import QuorumRunner
 from penstock.cluster.metadata.records import MetadataRecord, TopicRecord, encode_record
 from penstock.cluster.raft import rpc
 from penstock.cluster.raft.roles import QuorumConfig
