@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,33 +107,36 @@ def test_a_transactional_copy_is_exact_though_coordinators_and_leaders_are_kille
     load.start()
     copier = start_copier(cluster)
 
-    def await_copied(offset: int) -> None:
-        """Until the target is stable up to there. A copier that was ended by an error is started again."""
+    def await_copied(is_copied: Callable[[], bool]) -> None:
+        """A copier that was ended by an error is started again."""
         nonlocal copier
         deadline_s = time.monotonic() + 60
-        while stable_offset(cluster) < offset:
+        while not is_copied():
             assert time.monotonic() < deadline_s, "the copy does not go on"
             if copier.poll() is not None:
                 copier = start_copier(cluster)
             time.sleep(0.05)
 
+    def await_more() -> None:
+        end = stable_offset(cluster) + 100
+        await_copied(lambda: stable_offset(cluster) >= end)
+
     try:
         for kind in ("transactions", "group", "leader"):
-            await_copied(stable_offset(cluster) + 100)
+            await_more()
             victim = {
                 "transactions": lambda: cluster.transaction_coordinator("copy"),
                 "group": lambda: cluster.group_coordinator("copiers"),
                 "leader": lambda: cluster.leader_of(TARGET),
             }[kind]()
             cluster.kill9(victim)
-            await_copied(stable_offset(cluster) + 100)
+            await_more()
             cluster.start_node(victim)
             cluster.await_in_sync(TARGET)
         load.finish()
         assert not load.failures, load.failures[:3]
-        await_copied(load.sent)
         ends = [len(range(index, load.sent, PARTITIONS)) for index in range(PARTITIONS)]
-        wait_until(lambda: committed_offsets(cluster, "copiers") == ends, "all is copied")
+        await_copied(lambda: committed_offsets(cluster, "copiers") == ends)
     finally:
         load.finish()
         copier.kill()
