@@ -315,7 +315,7 @@ class Broker:
             self.image.replay(record)
             self.absences.follow(record)
         if self._is_hosting:
-            # What a batch changes belongs together: a partition's new ISR, and that a broker is fenced.
+            # After all of it is in the image: a partition's new ISR belongs together with that a broker is fenced.
             for number, record in enumerate(batch.records, 1):
                 self._follow(record)
                 if number % RECORDS_OF_A_TURN == 0:

@@ -264,12 +264,9 @@ class QuorumRunner:
         self._lacks_space = False
         try:
             while self._effects or self._take_effects():
-                if isinstance(effect := self._effects[0], Committed):
-                    if not self._apply_some(effect.high_watermark):
-                        self._loop.call_soon(self._perform)
-                        return
-                else:
-                    self._perform_one(effect)
+                if not self._perform_one(self._effects[0]):
+                    self._loop.call_soon(self._perform)
+                    return
                 self._effects.popleft()
         except DiskFull as problem:
             if isinstance(self._effects[0], Persist):
@@ -288,7 +285,8 @@ class QuorumRunner:
         self._effects += self._quorum.take_effects()
         return bool(self._effects)
 
-    def _perform_one(self, effect: Effect) -> None:
+    def _perform_one(self, effect: Effect) -> bool:
+        """Whether it is done; otherwise it goes on when others have had a turn."""
         match effect:
             case Persist():
                 self._disk.write_file(QUORUM_STATE_FILE, format_quorum_state(effect.state))
@@ -300,6 +298,8 @@ class QuorumRunner:
                 future = self._asked.pop(effect.token, None)
                 if future is not None and not future.done():
                     future.set_result(effect.response)
+            case Committed():
+                return self._apply_some(effect.high_watermark)
             case LeaderChanged():
                 self._listener.on_leader_changed(effect.leader_id, effect.epoch)
             case Leading():
@@ -313,6 +313,7 @@ class QuorumRunner:
                 self._load_snapshot(effect.snapshot_id)
             case Fault():
                 self._tell_fault(effect.message)
+        return True
 
     def _tell_fault(self, message: str) -> None:
         """A peer that is wrong is wrong again with every answer: one line in a while will do."""
