@@ -135,6 +135,7 @@ def test_a_transactional_copy_is_exact_though_coordinators_and_leaders_are_kille
             cluster.await_in_sync(TARGET)
         load.finish()
         assert not load.failures, load.failures[:3]
+        await_copied(lambda: stable_offset(cluster) >= load.sent)
         ends = [len(range(index, load.sent, PARTITIONS)) for index in range(PARTITIONS)]
         await_copied(lambda: committed_offsets(cluster, "copiers") == ends)
     finally:
