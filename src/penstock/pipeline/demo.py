@@ -90,8 +90,8 @@ def pipeline(orders: "DataFrame") -> "DataFrame":
 
 
 def spark_home(directory: Path) -> Path:
-    """Spark without its zip of PySpark. Seven Python processes work for a query, and each would compile what it loads
-    from the zip, for most of a second; so they take the installed PySpark, which is compiled."""
+    """Spark without its zip of PySpark. Each Python process that works for a query would compile what it loads from the
+    zip, for most of a second; so they take the installed PySpark, which is compiled."""
     import pyspark
 
     home = directory / "spark-home"
