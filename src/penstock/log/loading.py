@@ -17,7 +17,7 @@ from penstock.log.epochs import FILE_NAME as EPOCHS_FILE
 from penstock.log.epochs import EpochCache
 from penstock.log.producer_snapshot import CorruptSnapshot, encode_snapshot, state_from_snapshot
 from penstock.log.producer_state import ProducerState
-from penstock.log.scan import holds_valid_batch, scan_headers, valid_batches
+from penstock.log.scan import CorruptSegment, holds_valid_batch, scan_headers, valid_batches
 from penstock.log.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -28,7 +28,7 @@ from penstock.log.segment import (
     Segment,
     offset_name,
 )
-from penstock.protocol.batch import CONTROL, BatchHeader
+from penstock.protocol.batch import CONTROL, NO_PRODUCER_ID, BatchHeader, crc_is_valid
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
@@ -299,14 +299,18 @@ def load_producers(
 
 
 def _replay_segment(state: ProducerState, segment: Segment, from_offset: int, end_offset: int, now_ms: int) -> None:
-    """Replays the batches of [from_offset, end_offset), whose bytes and transaction index are trusted."""
+    """Replays the batches of [from_offset, end_offset), whose transaction index is trusted. Raises CorruptSegment: who
+    wrote what must not be learned from a batch that has rotted."""
     place = segment.find(max(from_offset, segment.base_offset))
     if place is None:
         return
     for position, header in scan_headers(segment.file, place.position, segment.size):
         if header.base_offset >= end_offset:
             break
-        if header.producer_id >= 0:
-            is_control = header.attributes & CONTROL
-            marker = read_end_marker(segment.file.read(position, header.size), header) if is_control else None
+        # Others, as all in the metadata log, tell nothing here; whoever reads them finds their damage.
+        if header.producer_id != NO_PRODUCER_ID:
+            batch = memoryview(segment.file.read(position, header.size))
+            if len(batch) < header.size or not crc_is_valid(batch, header):
+                raise CorruptSegment(segment.file, position)
+            marker = read_end_marker(batch, header) if header.attributes & CONTROL else None
             state.update(header, header.base_offset, marker, now_ms)

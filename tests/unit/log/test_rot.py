@@ -59,6 +59,18 @@ def test_a_log_that_was_closed_cleanly_and_is_damaged_cannot_be_used(bit: int) -
         open_log(disk)
 
 
+@pytest.mark.parametrize("position", [43, 53, 70], ids=["producer", "sequence", "record"])
+def test_who_wrote_what_is_not_learned_from_a_damaged_batch(position: int) -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for sequence in range(3):
+        append(log, make_batch(producer=(0, 0, sequence)))
+    log.close()
+    disk.flip_bit(FIRST_FILE, len(make_batch()) + position)
+    with pytest.raises(DiskError):
+        open_log(disk)
+
+
 def test_a_damaged_log_that_is_to_be_cut_fails_as_its_disk_does() -> None:
     disk = SimDisk()
     log = open_log(disk)
