@@ -379,6 +379,9 @@ class Hosting:
             if opened is None:
                 continue
             self._note_high_watermark(partition)
+            if opened.may_lack_beginning and partition.follower is not None:
+                # Its leader has not been heard yet: the next start must not trust it either.
+                is_clean = False
             try:
                 opened.close()
             except DiskError as problem:

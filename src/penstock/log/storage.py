@@ -53,6 +53,7 @@ class StoredLog:
         "directory",
         "log_end_offset",
         "log_start_offset",
+        "may_lack_beginning",
         "recovery_notes",
         "recovery_point",
         "topic_id",
@@ -77,6 +78,8 @@ class StoredLog:
         self.log_end_offset = log_end_offset
         # Everything below is on the disk, and need not be checked after a crash.
         self.recovery_point = recovery_point
+        # After a crash: whether segments may be gone that nobody dropped.
+        self.may_lack_beginning = False
         # What the start found wrong and did about it, in sentences for the operator.
         self.recovery_notes: tuple[str, ...] = ()
         self._opened_ms = now_ms
@@ -125,6 +128,8 @@ class StoredLog:
             log = cls(disk, directory, config, topic_id, log_start_offset, log_start_offset, log_start_offset, now_ms)
             log._is_new = True
             return log
+        # Names below the recovery point were synced. A power cut may take others, and leave those of later segments.
+        may_lack_beginning = not clean and listing.base_offsets[0] > max(log_start_offset, recovery_point)
         log_start_offset = max(log_start_offset, listing.base_offsets[0])
         # A clean close leaves a producer snapshot at the end of the log.
         end_offset = listing.snapshot_offsets[-1] if listing.snapshot_offsets else _NO_OFFSET
@@ -135,6 +140,7 @@ class StoredLog:
             loaded = loader.load_clean() if clean else loader.recover(recovery_point)
         log = cls(disk, directory, config, topic_id, log_start_offset, loaded.end_offset, recovery_point, now_ms)
         log._install(loaded)
+        log.may_lack_beginning = may_lack_beginning
         log.recovery_point = loaded.end_offset if clean else min(recovery_point, loaded.end_offset)
         if not clean:
             log._closed_end_offset = _NO_OFFSET

@@ -407,3 +407,20 @@ def test_aborted_transactions_of_a_segment_that_was_just_sealed_are_found_anew()
     disk.crash(lambda path, unsynced: unsynced if path.endswith(".log") else 0)
     recovered = open_log(disk, clean=False, recovery_point=2)
     assert [one.producer_id for one in recovered.aborted_transactions(0, 3)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "log_start_offset", "may_lack_beginning"), [(0, 0, True), (0, 3, False), (3, 0, False)]
+)
+def test_a_log_knows_that_a_power_cut_may_have_taken_its_first_segment(
+    recovery_point: int, log_start_offset: int, may_lack_beginning: bool
+) -> None:
+    """A name that was never synced may be gone, though that of a later file is there."""
+    disk = SimDisk()
+    log = open_log(disk, LogConfig(segment_bytes=3 * len(make_batch())))
+    for _ in range(6):
+        append(log, make_batch())
+    disk.remove(f"{DIRECTORY}/{0:020d}.log")
+    log = open_log(disk, clean=False, recovery_point=recovery_point, log_start_offset=log_start_offset)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 6)
+    assert log.may_lack_beginning is may_lack_beginning

@@ -4,6 +4,8 @@ makes its log equal to the leader's.
 - Each fetch says which leader epoch wrote the last batch here. Where that does not match the leader's log, the answer
   says where the two part (KIP-595), and the follower truncates there. The high watermark is no reason to truncate: it
   lags, and cutting by it loses what was acknowledged (KIP-101).
+- A log of which a crash may have taken the beginning, and whose leader's begins earlier, is copied anew: it must not be
+  elected, and have the others drop what it has lost.
 - An answer counts only if nothing has changed since the question: neither the leader's epoch nor the end of the log.
 
 The caller's duties: `follow` with each change of leader or leader epoch; remove the paths that are returned when no
@@ -30,6 +32,7 @@ class ReplicaLog(Protocol):
 
     log_start_offset: int
     log_end_offset: int
+    may_lack_beginning: bool
 
     @property
     def latest_epoch(self) -> int: ...
@@ -137,6 +140,11 @@ class Follower:
         self._be_hopeful()
         if answer.diverging_epoch is not None:
             return self._truncate(*answer.diverging_epoch, wall_ms)
+        if log.may_lack_beginning:
+            log.may_lack_beginning = False
+            if answer.log_start_offset < log.log_start_offset:
+                self.high_watermark = answer.log_start_offset
+                return log.truncate_fully_and_start_at(answer.log_start_offset, wall_ms)
         doomed: list[str] = []
         if answer.records:
             doomed = self._make_room_for(answer.records, wall_ms)
