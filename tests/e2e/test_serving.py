@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.base.errors import ErrorCode
 from penstock.protocol.messages import Struct
 from penstock.protocol.records import Record
 from tests.conformance.wire import (
@@ -25,13 +26,16 @@ from tests.conformance.wire import (
     batch_of,
     correlation_id_of,
     create_topic,
+    decode_answer,
     fetch,
     fetch_of,
+    framed,
     list_offsets_of,
     ping,
     produce,
     produce_of,
     records_of,
+    request_payload,
 )
 from tests.conftest import MakeBroker
 from tests.e2e.node import Node
@@ -121,6 +125,41 @@ def test_pipelined_requests_are_answered_in_their_order(shared_broker: Node, top
         assert [correlation_id_of(wire.receive()) for _ in asked] == asked
         values = [record.value for record in records_of(fetch(wire, topic_name, 0).records)]
     assert values == [b"%d" % number for number in range(100) if number % 5 in (0, 2)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_requests_that_come_together_are_each_answered_as_alone(
+    shared_broker: Node, topic_name: str, acks: int
+) -> None:
+    """Most are alike, and served together; some have no good batch, none at all, or are for another partition."""
+    expected: list[tuple[int, ErrorCode, int]] = []
+    ends = [0, 0]
+    with Wire(shared_broker.port) as wire:
+        topic_id = create_topic(wire, topic_name, partitions=2)
+        frames = b""
+        for number in range(300):
+            batch = batch_of([b"x" * (number % 150), b"%d" % number])
+            index, error = int(number % 40 > 30), ErrorCode.none
+            if number % 50 == 7:
+                batch[-1] ^= 1
+                error = ErrorCode.corrupt_message
+            elif number % 50 == 19:
+                batch, error = bytearray(), ErrorCode.invalid_record
+            expected.append((index, error, -1 if error else ends[index]))
+            ends[index] += 0 if error else 2
+            body = produce_of(topic_name, [(index, batch)], topic_id=topic_id, acks=acks)
+            frames += framed(request_payload(PRODUCE, 13, body, number))
+        wire.send_bytes(frames)
+        answered = []
+        for number in range(300):
+            payload = wire.receive()
+            assert correlation_id_of(payload) == number
+            (answer,) = decode_answer(PRODUCE, 13, payload).responses[0].partition_responses
+            answered.append((answer.index, answer.error_code, answer.base_offset))
+        assert answered == expected
+        values = [record.value for record in records_of(fetch(wire, topic_name, 0, max_bytes=1 << 20).records)]
+    good = [number for number, (index, error, _) in enumerate(expected) if index == 0 and not error]
+    assert values[1::2] == [b"%d" % number for number in good]
 
 
 def test_a_produce_without_acks_that_fails_closes_the_connection(shared_broker: Node, topic_name: str) -> None:

@@ -252,8 +252,10 @@ class Connection:
             frame_end = start + 4 + size
             if frame_end > end:
                 break
+            # A handler may take frames that follow.
+            self._start = frame_end
             result = self._dispatch(self, view[start + 4 : frame_end])
-            start = frame_end
+            start = self._start
             size = -1
             if result is not None:
                 self._accept(result)
@@ -263,6 +265,29 @@ class Connection:
         self._start = start
         if not self.is_closed:
             self._make_room(size)
+
+    def take_alike(self, first: bytes, rest: bytes, count_max: int, bytes_max: int) -> list[memoryview]:
+        """For the handler of a frame that begins with `first`, four bytes, a correlation id and `rest`: the frames that
+        come right after it and begin so too, as far as they are here in whole. They are its to answer, or to give
+        back."""
+        start, end, buffer = self._start, self._end, self._buffer
+        view = memoryview(buffer)
+        frames: list[memoryview] = []
+        size_min = 8 + len(rest)
+        bytes_end = start + bytes_max
+        while buffer.startswith(first, start + 4) and buffer.startswith(rest, start + 12):
+            (size,) = _SIZE.unpack_from(buffer, start)
+            frame_end = start + 4 + size
+            if size < size_min or frame_end > end or frame_end > bytes_end or len(frames) == count_max:
+                break
+            frames.append(view[start + 4 : frame_end])
+            start = frame_end
+        self._start = start
+        return frames
+
+    def give_back(self, frames: list[memoryview]) -> None:
+        """The last of those that were taken."""
+        self._start -= sum(4 + len(frame) for frame in frames)
 
     def _make_room(self, size: int) -> None:
         """Gets the buffer ready for the next read; `size` is of the frame that is still incomplete, or -1.

@@ -33,18 +33,19 @@ class RequestTimes:
         self._deferred_slow_us = deferred_slow_us
         self._earlier: deque[list[int]] = deque([[0] * BUCKETS], maxlen=2)
 
-    def record(self, started_ns: int) -> None:
+    def record(self, started_ns: int, requests: int = 1) -> None:
+        """Of so many requests that were served together."""
         elapsed_us = (perf_counter_ns() - started_ns) // 1000
-        self.counts[bucket_of(elapsed_us)] += 1
-        self.sum_us += elapsed_us
+        self.counts[bucket_of(elapsed_us)] += requests
+        self.sum_us += requests * elapsed_us
         if elapsed_us > self._slow_us:
             slow_log.warning("%s kept the node busy for %d ms", self.name, elapsed_us // 1000)
 
-    def record_deferred(self, started_ns: int) -> None:
-        """Of an answer that had to wait for something."""
+    def record_deferred(self, started_ns: int, requests: int = 1) -> None:
+        """Of answers that had to wait for something."""
         elapsed_us = (perf_counter_ns() - started_ns) // 1000
-        self.counts[bucket_of(elapsed_us)] += 1
-        self.sum_us += elapsed_us
+        self.counts[bucket_of(elapsed_us)] += requests
+        self.sum_us += requests * elapsed_us
         if elapsed_us > self._deferred_slow_us:
             slow_log.warning("%s was answered after %d ms", self.name, elapsed_us // 1000)
 

@@ -14,6 +14,9 @@ Duties of the caller
   them when no fetch can still be reading them (file.delete.delay.ms).
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
 from zlib import crc32
 
 from penstock.base.errors import ErrorCode, Refused
@@ -28,7 +31,17 @@ from penstock.log.storage import Flush, StoredLog
 from penstock.log.transaction_index import AbortedTransaction
 from penstock.protocol.batch import CONTROL, HEADER_BYTES, BatchHeader, crc_is_valid, patch_placement, read_header
 
-__all__ = ["Flush", "Log"]
+__all__ = ["Flush", "Log", "Run"]
+
+
+class Run(NamedTuple):
+    """Batches that were checked, and none of which is a control batch."""
+
+    batches: Sequence[memoryview]
+    record_counts: Sequence[int]
+    max_timestamps: Sequence[int]
+    # All of one producer; empty where there is none.
+    headers: Sequence[BatchHeader]
 
 
 class Log(StoredLog):
@@ -49,6 +62,38 @@ class Log(StoredLog):
         patch_placement(batch, base_offset, leader_epoch)
         self._append_at(base_offset, batch, header, leader_epoch, now_ms)
         return base_offset
+
+    def append_run(self, run: Run, leader_epoch: int, now_ms: int) -> list[int] | None:
+        """Places all of its batches at the end, with one write, and returns their base offsets. None, nothing being
+        done, where they have to be appended one by one. Raises DiskError, the log being as it was."""
+        batches, record_counts, max_timestamps, headers = run
+        segment = self._active
+        if segment is None or not segment.has_index_room(len(batches)):
+            return None
+        base_offsets = [*accumulate(record_counts, initial=self.log_end_offset)]
+        end_offset = base_offsets.pop()
+        end = segment.size + sum(map(len, batches))
+        if (
+            end > self._segment_bytes
+            or max(max_timestamps) - segment.first_timestamp > self._roll_ms
+            or end_offset > segment.offset_max
+        ):
+            return None
+        for batch, base_offset in zip(batches, base_offsets, strict=True):
+            patch_placement(batch, base_offset, leader_epoch)
+        segment.append_all(batches, [*base_offsets[1:], end_offset], max_timestamps)
+        if headers:
+            producers = self._producers
+            if producers is None:
+                producers = self._producers = ProducerState()
+            for base_offset, header in zip(base_offsets, headers, strict=True):
+                producers.update(header, base_offset, None, now_ms)
+        self.log_end_offset = end_offset
+        last_size = len(batches[-1])
+        self._tail = Place(end - last_size, last_size, base_offsets[-1], end_offset - 1)
+        if leader_epoch != self._latest_epoch:
+            self.assign_epoch(leader_epoch, base_offsets[0])
+        return base_offsets
 
     def append_as_follower(self, data: bytes | memoryview, now_ms: int) -> None:
         """Takes over whole batches as the leader placed them; a batch cut short at the end is left out. Raises

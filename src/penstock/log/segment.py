@@ -3,6 +3,7 @@
 The last segment of a log is active: its indexes are in memory. The others are sealed: theirs are in their files.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.base.ports import Bytes, Disk, File, MissingFile
@@ -177,6 +178,31 @@ class Segment:
         position = self.size
         self.size = position + len(data)
         self.note_batch(position, last_offset, max_timestamp)
+
+    def append_all(self, batches: Sequence[Bytes], end_offsets: Sequence[int], max_timestamps: Sequence[int]) -> None:
+        """As `append` of one after the other, in one write, all or none. An end offset is one more than the last."""
+        data = b"".join(batches)
+        self.file.append(data)
+        position = self.size
+        self.size = position + len(data)
+        if position and self.size - self._indexed_position <= self._interval_bytes:
+            # Hot: none of them needs an entry.
+            largest = max(max_timestamps)
+            if largest > self.max_timestamp:
+                self.max_timestamp = largest
+                self.max_timestamp_offset = end_offsets[max_timestamps.index(largest)] - 1
+            return
+        for batch, end_offset, max_timestamp in zip(batches, end_offsets, max_timestamps, strict=True):
+            self.note_batch(position, end_offset - 1, max_timestamp)
+            position += len(batch)
+
+    def has_index_room(self, batches: int) -> bool:
+        """Whether the indexes cannot get full by so many."""
+        indexes = self.indexes
+        return indexes is not None and (
+            len(indexes.offsets) + batches <= self._offset_entries_max
+            and len(indexes.times) + batches <= self._time_entries_max
+        )
 
     def note_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
         """Takes a batch that stands at `position` into the indexes."""

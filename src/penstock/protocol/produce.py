@@ -8,6 +8,7 @@ broker's tables are keyed by.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -49,9 +50,12 @@ class SingleBatch(NamedTuple):
     """A request with one batch, for one partition."""
 
     acks: int
+    timeout_ms: int
     topic: bytes
     partition: int
     records: memoryview
+    # Where the size of the records stands: what comes before it is the same in all requests for this partition.
+    size_position: int
 
 
 class RecordError(NamedTuple):
@@ -129,7 +133,7 @@ def read_single(version: int, frame: memoryview, position: int) -> SingleBatch |
     other, and for what `decode_produce_request` will find to be malformed."""
     if version < FLEXIBLE_FROM or len(frame) - position < _SINGLE_REQUEST_BYTES_MIN:
         return None
-    transaction, acks, _, topic_count = _OPENING.unpack_from(frame, position)
+    transaction, acks, timeout_ms, topic_count = _OPENING.unpack_from(frame, position)
     if transaction or topic_count != 2:
         return None
     position += 8
@@ -142,14 +146,26 @@ def read_single(version: int, frame: memoryview, position: int) -> SingleBatch |
         if not 0 < length < 0x80 or topic_end + 10 > len(frame):
             return None
     partition_count, partition = _COUNT_AND_INDEX.unpack_from(frame, topic_end)
-    size, start = read_uvarint(frame, topic_end + 5)
-    end = start + size - 1
-    if partition_count != 2 or not size or bytes(frame[end : end + 3]) != b"\0\0\0":
+    records = read_single_records(frame, topic_end + 5)
+    if partition_count != 2 or records is None:
         return None
     topic = bytes(frame[position:topic_end])
     if version < TOPIC_IDS_FROM and not topic.isascii():
         return None
-    return _new_tuple(SingleBatch, (acks, topic, partition, frame[start:end]))
+    return _new_tuple(SingleBatch, (acks, timeout_ms, topic, partition, records, topic_end + 5))
+
+
+def read_single_records(frame: memoryview, size_position: int) -> memoryview | None:
+    """Hot: the records of a request that is like one which `read_single` knew, up to their size. None if the rest is
+    not, or cut short."""
+    try:
+        size, start = read_uvarint(frame, size_position)
+    except (IndexError, Malformed):
+        return None
+    end = start + size - 1
+    if not size or bytes(frame[end : end + 3]) != b"\0\0\0":
+        return None
+    return frame[start:end]
 
 
 def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:
@@ -218,7 +234,7 @@ def encode_produce_response(version: int, correlation_id: int, topics: Sequence[
     """A whole frame. Leader hints (tagged, 10+) are left out: clients then ask for metadata."""
     if version >= FLEXIBLE_FROM:
         if len(topics) == 1 and len(topics[0][1]) == 1 and not topics[0][1][0].error_code:
-            return write_single(version, correlation_id, topics[0][0], topics[0][1][0])
+            return write_singles(version, [correlation_id], *topics[0])
         return _write_flexible(version, correlation_id, topics)
     out = bytearray(8)
     out += _COUNT.pack(len(topics))
@@ -242,26 +258,33 @@ def encode_produce_response(version: int, correlation_id: int, topics: Sequence[
     return out
 
 
-# Size, correlation id, no tags, one topic; then, after its name or id, one partition: its answer, no record errors, no
-# message, no tags, no throttling.
-_SINGLE_HEAD = Struct(">iiBB")
-_SINGLE_TAIL = Struct(">BihqqqBBBBiB")
-_SINGLE_BYTES = _SINGLE_HEAD.size - 4 + _SINGLE_TAIL.size
+_INDEX_AND_ERROR = Struct(">ih")
+# Append time, log start offset, no record errors, no message, no tags twice, no throttling, no
+# tags.
+_ANSWER_TAIL = Struct(">qqBBBBiB")
 
 
-def write_single(version: int, correlation_id: int, topic: bytes, answer: PartitionAnswer) -> bytes:
-    """Hot: the one good answer to `read_single`'s request."""
-    name_length = b"" if version >= TOPIC_IDS_FROM else uvarint(len(topic) + 1)
-    size = _SINGLE_BYTES + len(name_length) + len(topic)
-    partition, _, base_offset, append_time_ms, log_start_offset, _, _ = answer
-    return b"".join(
-        (
-            _SINGLE_HEAD.pack(size, correlation_id, 0, 2),
-            name_length,
-            topic,
-            _SINGLE_TAIL.pack(2, partition, 0, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0),
-        )
-    )
+@cache
+def _single_answer(head_bytes: int) -> Struct:
+    return Struct(f">ii{head_bytes}sq{_ANSWER_TAIL.size}s")
+
+
+def write_singles(
+    version: int, correlation_ids: Sequence[int], topic: bytes, answers: Sequence[PartitionAnswer]
+) -> bytes:
+    """Hot: the answers to `read_single`'s requests for a partition, one after the other."""
+    partition, _, _, append_time_ms, log_start_offset, _, _ = answers[0]
+    if any(answer[1] or answer[3] != append_time_ms for answer in answers):
+        pairs = zip(correlation_ids, answers, strict=True)
+        return b"".join([_write_flexible(version, each, [(topic, [answer])]) for each, answer in pairs])
+    # No tags, one topic, one partition, no error: counts are by one too large.
+    named = topic if version >= TOPIC_IDS_FROM else uvarint(len(topic) + 1) + topic
+    head = b"\0\2%b\2%b" % (named, _INDEX_AND_ERROR.pack(partition, 0))
+    tail = _ANSWER_TAIL.pack(append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0)
+    layout = _single_answer(len(head))
+    pack, size = layout.pack, layout.size - 4
+    pairs = zip(correlation_ids, answers, strict=True)
+    return b"".join([pack(size, each, head, answer[2], tail) for each, answer in pairs])
 
 
 def _write_flexible(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytearray:

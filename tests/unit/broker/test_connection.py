@@ -264,3 +264,43 @@ async def test_a_defect_in_a_handler_ends_only_this_connection() -> None:
         assert await client.is_closed()
         await other.send_frames(b"alive")
         assert await other.receive(5) == b"alive"
+
+
+async def test_a_handler_takes_the_frames_that_begin_like_its_own() -> None:
+    """Up to the first that does not, or is not here in whole; and what it gives back is handled after it."""
+    handled: list[list[bytes]] = []
+
+    def handle(frame: bytes) -> list[Part]:
+        taken = client.connection.take_alike(b"HEAD", b"rest", 3, 1000) if frame.startswith(b"HEAD") else []
+        kept = [bytes(each) for each in taken if not bytes(each).endswith(b"odd")]
+        client.connection.give_back(taken[len(kept) :])
+        handled.append([frame, *kept])
+        return [b"." * (1 + len(kept))]
+
+    alike = [b"HEAD%04drest%d" % (number, number) for number in range(6)]
+    async with connected(handle) as client:
+        whole = [*alike, b"HEAD0006", b"HEAD0007rest", b"HEAD0008rest.odd", b"HEAD0009"]
+        data = b"".join(pack(">i", len(body)) + body for body in whole)
+        begun = pack(">i", 14) + b"HEAD0010rest"
+        await client.send(data + begun)
+        assert await client.receive(len(whole)) == b"." * len(whole)
+        assert handled == [alike[:4], alike[4:], whole[6:8], [whole[8]], [whole[9]]]
+        handled.clear()
+        await client.send(b"!!")
+        assert await client.receive(1) == b"."
+        assert handled == [[b"HEAD0010rest!!"]]
+
+
+@pytest.mark.parametrize("size", [-1, 0, 11, 2**31 - 1])
+async def test_an_impossible_size_after_frames_that_are_alike_closes_the_connection(size: int) -> None:
+    def handle(frame: bytes) -> list[Part]:
+        if not frame.startswith(b"HEAD"):
+            raise Malformed("no frame of ours")
+        return [b"." * (1 + len(client.connection.take_alike(b"HEAD", b"rest", 10, 1000)))]
+
+    async with connected(handle) as client:
+        frame = b"HEAD0000rest"
+        await client.send((pack(">i", len(frame)) + frame) * 2 + pack(">i", size) + frame)
+        assert await client.receive(2) == b".."
+        if size != 11:
+            assert await client.is_closed()

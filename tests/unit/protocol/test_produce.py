@@ -18,6 +18,7 @@ from penstock.protocol.produce import (
     decode_produce_request,
     encode_produce_response,
     read_single,
+    write_singles,
 )
 from tests.unit.protocol.kio_strategies import messages
 
@@ -166,6 +167,20 @@ def test_the_short_way_is_taken() -> None:
     single = read_single(12, memoryview(single_request(12, "topic", 3, bytes(61))), 0)
     assert single is not None
     assert (single.acks, single.topic, single.partition, bytes(single.records)) == (1, b"topic", 3, bytes(61))
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_answers_that_leave_together_are_those_that_leave_alone(version: int) -> None:
+    topic = b"t" * 16
+    good = [PartitionAnswer(3, 0, offset, -1, 2) for offset in (10, 11, 2**40)]
+    stamped = [PartitionAnswer(3, 0, 12, 1_700_000_000_000, 2), PartitionAnswer(3, 0, 13, 1_700_000_000_001, 2)]
+    bad = [PartitionAnswer(3, 2, error_message="no"), PartitionAnswer(3, 6, record_errors=[RecordError(0, "why")])]
+    for answers in (good, good[:1], stamped, bad, [*good, *bad]):
+        ids = list(range(7, 7 + len(answers)))
+        alone = [
+            encode_produce_response(version, each, [(topic, [one])]) for each, one in zip(ids, answers, strict=True)
+        ]
+        assert write_singles(version, ids, topic, answers) == b"".join(alone)
 
 
 def test_a_list_longer_than_the_frame_is_refused_before_it_is_made() -> None:

@@ -17,6 +17,7 @@ from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
+from penstock.broker.handlers.produce_alike import append_alike, take_alike
 from penstock.broker.transaction_verification import (
     VerifiedWrites,
     produce_client,
@@ -35,7 +36,7 @@ from penstock.protocol.produce import (
     decode_produce_request,
     encode_produce_response,
     read_single,
-    write_single,
+    write_singles,
 )
 
 log = logging.getLogger("penstock.produce")
@@ -51,17 +52,19 @@ def handle_frame(
     broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
 ) -> Answer:
     single = read_single(version, frame, position)
-    if single is not None and single.acks == 1:
-        # Hot: one batch for one partition, which the leader alone acknowledges.
+    if single is not None and single.acks in (1, _ACKS_ALL):
+        # Hot: one batch for one partition.
         topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
         hosted = topics.get(single.topic)
         partition = None if hosted is None else hosted.get(single.partition)
-        if partition is not None:
+        more = None if partition is None else take_alike(connection, frame, single)
+        if partition is not None and more:
+            return append_alike(broker, partition, version, correlation_id, single, more)
+        if partition is not None and single.acks == 1:
             answer = partition.append(single.records, 1, version, broker.clock.now_ms())
-            if not answer.error_code:
-                return [write_single(version, correlation_id, single.topic, answer)]
-            broker.metrics.failed_produce_requests[partition.topic] += 1
-            return [encode_produce_response(version, correlation_id, [(single.topic, [answer])])]
+            if answer.error_code:
+                broker.metrics.failed_produce_requests[partition.topic] += 1
+            return [write_singles(version, [correlation_id], single.topic, [answer])]
     transactional_id, acks, timeout_ms, requested = decode_produce_request(version, frame, position)
     if acks not in (-1, 0, 1):
         answers = _refuse_all(requested, ErrorCode.invalid_required_acks)

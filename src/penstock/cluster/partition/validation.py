@@ -4,14 +4,19 @@ Only the header and the CRC are looked at. The records inside are opened in the 
 topic, whose records must have keys, and a timestamp bound that the header alone cannot decide.
 """
 
+import struct
+from collections.abc import Sequence
+
 from crc32c import crc32c
 
 from penstock.base.errors import ErrorCode
 from penstock.log.config import LogConfig
+from penstock.log.log import Run
 from penstock.protocol.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_START,
+    HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
@@ -49,6 +54,7 @@ class NotOneBatch(Rejected):
 
 # Codecs that every Produce version may carry: all but zstd.
 _PLAIN_CODEC_MAX = ZSTD - 1
+_read_fields = HEADER.unpack_from
 _SPECIAL_ATTRIBUTES = LOG_APPEND_TIME | CONTROL | TRANSACTIONAL
 
 
@@ -75,6 +81,37 @@ def is_plainly_good(data: memoryview, header: BatchHeader, config: LogConfig, no
         and max_timestamp <= now_ms + config.timestamp_after_max_ms
         and crc32c(data[CRC_START:]) == crc
     )
+
+
+def plain_run(batches: Sequence[memoryview], config: LogConfig, now_ms: int) -> Run | None:
+    """Hot: what the log must know of these, if `is_plainly_good` holds for each, and they are of one producer, each
+    continuing the sequence of the one before, or of none. Column by column, which the interpreter does in loops of its
+    own."""
+    try:
+        headers = [_read_fields(batch) for batch in batches]
+    except struct.error:
+        return None
+    columns = zip(*headers, strict=True)
+    offsets, lengths, _, magics, crcs, attributes, deltas, _, timestamps, ids, epochs, sequences, counts = columns
+    if (
+        magics != (MAGIC,) * len(batches)
+        or any(offsets)
+        or min(attributes) < 0
+        or max(attributes) > _PLAIN_CODEC_MAX
+        or min(counts) <= 0
+        or [count - 1 for count in counts] != list(deltas)
+        or [len(batch) - PREFIX_BYTES for batch in batches] != list(lengths)
+        or max(lengths) >= min(config.max_message_bytes, config.segment_bytes) - PREFIX_BYTES
+        or max(timestamps) > now_ms + config.timestamp_after_max_ms
+        or [crc32c(batch[CRC_START:]) for batch in batches] != list(crcs)
+    ):
+        return None
+    if max(ids) < 0:
+        return Run(batches, counts, timestamps, ())
+    ends = [sequence + count for sequence, count in zip(sequences, counts, strict=True)]
+    if len(set(ids)) > 1 or len(set(epochs)) > 1 or epochs[0] < 0 or sequences[0] < 0 or ends[:-1] != [*sequences[1:]]:
+        return None
+    return Run(batches, counts, timestamps, [BatchHeader(*header) for header in headers])
 
 
 def refuse_headless(data: memoryview | None) -> NotOneBatch:
