@@ -11,6 +11,7 @@ from tests.simulation.client import (
     DELETE_TOPICS,
     FETCH,
     PRODUCE,
+    Damaged,
     SimClient,
     TopicPartition,
     Unavailable,
@@ -109,19 +110,44 @@ class Recreator:
         give_up_s = self.client.now_s + _PATIENCE_SECONDS
         while self._acknowledged and self.client.now_s < give_up_s and not self._stop.is_set:
             with contextlib.suppress(Unavailable):
-                answer = await self._fetch(await self._leader())
-                if not answer.error_code:
-                    self._check({record.offset: record.value or b"" for _, record in records_of(answer.records)})
-                    if answer.high_watermark > max(self._acknowledged):
-                        self._check_all(answer)
-                        return
+                if await self._read_through():
+                    return
             await self.client.pause()
 
-    async def _fetch(self, leader: int) -> Any:
+    async def _read_through(self) -> bool:
+        """From the beginning; whether all that was acknowledged is committed and there. Raises Unavailable.
+
+        As a consumer does, it asks for what an answer leaves out: where a length has rotted, the rest of one seems to
+        be a batch that was cut short. That it is damaged shows when it comes first."""
+        leader, last = await self._leader(), max(self._acknowledged)
+        found: dict[int, bytes] = {}
+        while True:
+            answer = await self._fetch(leader, max(found, default=-1) + 1)
+            if answer.error_code:
+                return False
+            more = self._records(answer)
+            self._check(more)
+            found |= more
+            if answer.high_watermark <= last:
+                return False
+            if not more or max(found) >= last:
+                self._check_all(found)
+                return True
+
+    def _records(self, answer: Any) -> dict[int, bytes]:
+        """By offset. Raises Unavailable where a batch is damaged, as it may be if it has rotted."""
+        try:
+            return {record.offset: record.value or b"" for _, record in records_of(answer.records)}
+        except Damaged as problem:
+            if (self._topic, 0) not in self.client.cluster.rotten:
+                raise Violation(9, "checksums", f"{self._topic}, generation {self._generation}: {problem}") from problem
+            raise
+
+    async def _fetch(self, leader: int, offset: int) -> Any:
         partition = Struct(
             partition=0,
             current_leader_epoch=-1,
-            fetch_offset=0,
+            fetch_offset=offset,
             last_fetched_epoch=-1,
             log_start_offset=-1,
             partition_max_bytes=200_000,
@@ -150,9 +176,8 @@ class Recreator:
             if self._acknowledged.get(offset, value) != value:
                 raise Violation(2, "one record per offset", f"{offset}: {self._acknowledged[offset]!r}, then {value!r}")
 
-    def _check_all(self, answer: Any) -> None:
-        found = {record.value for _, record in records_of(answer.records)}
-        missing = set(self._acknowledged.values()) - found
+    def _check_all(self, found: dict[int, bytes]) -> None:
+        missing = set(self._acknowledged.values()) - set(found.values())
         if missing:
             raise Violation(1, "readable", f"{sorted(missing)} of generation {self._generation} are gone")
 
