@@ -1,5 +1,9 @@
 # One door: make up, make test, make check, make bench. A fresh machine needs Python 3.11 and make.
-PYTHON ?= python3
+# The system's own, if it is new enough: distributions compile it with profile-guided optimizations, which make everything
+# here 10 to 20 % faster, and version managers mostly do not.
+SYSTEM_PYTHON := /usr/bin/python3
+PYTHON ?= $(shell $(SYSTEM_PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $(SYSTEM_PYTHON) || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 UP ?=
