@@ -359,6 +359,15 @@ def test_who_led_before_a_restart_does_not_lead_that_epoch_again() -> None:
     assert (member.quorum.role, member.quorum.epoch) == (Role.UNATTACHED, 4)
 
 
+def test_who_led_its_own_removal_before_a_restart_does_not_say_that_it_leads() -> None:
+    """As Kafka's QuorumState: who led this epoch comes back as resigned, whether it votes or not."""
+    member = Alone(voters=(2, 3), state=VoteState(4, 1, 1, UUID(int=1)), epochs=(4,))
+    assert (member.quorum.role, member.quorum.leader_id) == (Role.RESIGNED, -1)
+    assert member.ask(rpc.FetchRequest(CLUSTER_ID, key(2), 0, 1, 4, 0, 0)).leader.leader_id == -1
+    member.wait(2000)
+    assert (member.quorum.role, member.quorum.epoch, member.quorum.leader_id) == (Role.UNATTACHED, 5, -1)
+
+
 def test_the_epoch_of_the_log_counts_where_the_vote_file_is_older() -> None:
     assert Alone(state=VoteState(2, 3), epochs=(1, 5)).quorum.epoch == 5
 

@@ -28,8 +28,9 @@ class Quorum(Membership):
         leader_id = self.vote_state.leader_id if epoch == self.epoch else NO_NODE
         leader = self._node(leader_id)
         self._request_sync()
-        if leader_id == self.key.id and self.is_voter and not self.voters.is_only(self.key):
-            # It led before it stopped. It may have lost what it had not synced, so this epoch is over.
+        if leader_id == self.key.id and not self.voters.is_only(self.key):
+            # It led before it stopped, perhaps its own removal from the voters. It may have lost what it had not
+            # synced, so this epoch is over.
             others = tuple(voter.key for voter in self.voters if voter.id != self.key.id)
             self._become_resigned(others, now_ms)
         elif leader is not None and leader.id != self.key.id:
