@@ -131,6 +131,7 @@ class Broker:
             boot_id,
             assume_role=self.replication.assume_role,
             drop=self.replication.drop,
+            on_taken_up=lambda: self._settle_coordinators(anew=True),
         )
         self.log_keeper = LogKeeper(self.hosting, disk, clock, settings)
         self.topics_by_name = self.hosting.by_name
@@ -336,10 +337,10 @@ class Broker:
     def on_stopped_leading(self, epoch: int) -> None:
         self.controller.deactivate()
 
-    def _settle_coordinators(self) -> None:
+    def _settle_coordinators(self, *, anew: bool = False) -> None:
         if self._is_hosting:
-            self.groups.shards.settle()
-            self.transactions.shards.settle()
+            self.groups.shards.settle(anew=anew)
+            self.transactions.shards.settle(anew=anew)
 
     def _follow(self, record: MetadataRecord) -> None:
         if isinstance(record, ConfigRecord) and record.resource_type == RESOURCE_BROKER:

@@ -32,10 +32,11 @@ class CoordinatorShards(Generic[S]):
         self._runners: dict[int, CoordinatorRunner[S]] = {}
         self._settled_version = -1
 
-    def settle(self) -> None:
-        """Loads what this node has come to lead, and lets go of what it no longer does."""
+    def settle(self, *, anew: bool = False) -> None:
+        """Loads what this node has come to lead, and lets go of what it no longer does. `anew`: also where the metadata
+        is as it was."""
         image = self._image()
-        if image is None or image.version == self._settled_version:
+        if image is None or (image.version == self._settled_version and not anew):
             return
         self._settled_version = image.version
         hosted = self._broker.topics_by_name.get(self._topic.encode(), {})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from uuid import UUID
 
-from penstock.base.ports import Clock, Disk, DiskError, MissingFile
+from penstock.base.ports import Clock, Disk, DiskError, DiskFull, MissingFile
 from penstock.broker.fetch.waiting import WAKE_BYTES
 from penstock.cluster.metadata.image import RESOURCE_TOPIC, MetadataImage, PartitionImage, TopicImage
 from penstock.cluster.metadata.records import (
@@ -44,6 +44,8 @@ _DELETED_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 _NO_EPOCH = -1
 _UNSYNCED_BYTES_MAX = 64 * 1024 * 1024
+# Bringing a log up after a crash may take a while, and nobody is served meanwhile.
+_SPACE_LOOK_SECONDS = 5.0
 
 
 class Hosting:
@@ -58,9 +60,10 @@ class Hosting:
         *,
         assume_role: Callable[[Partition, PartitionImage, int], None],
         drop: Callable[[Partition], None],
+        on_taken_up: Callable[[], None],
     ) -> None:
         """`assume_role` makes a partition lead or follow, as the image says, given the high watermark that was kept of
-        it; `drop` ends that."""
+        it; `drop` ends that. `on_taken_up` is told of roles that had to wait for space, and are assumed now."""
         self.by_name: dict[bytes, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self._node_id = node_id
@@ -73,6 +76,10 @@ class Hosting:
         self._high_watermarks = self.read_offsets(HIGH_WATERMARKS_FILE)
         self._assume_role = assume_role
         self._drop = drop
+        self._on_taken_up = on_taken_up
+        # Whose logs could not be brought up for want of space.
+        self._lacking_space: dict[Partition, None] = {}
+        self._space_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         # What a start has found out must not be forgotten by the next one.
         self._lacks_something = False
@@ -165,6 +172,9 @@ class Hosting:
         self.isr_expands += len(state.isr) > len(partition.isr)
         partition.replicas = state.replicas
         partition.isr = state.isr
+        if partition in self._lacking_space:
+            # It takes up its role when its log is there.
+            return
         try:
             known = self._high_watermarks.get((topic.name, index), 0)
             self._assume_role(partition, state, known)
@@ -194,6 +204,7 @@ class Hosting:
 
     def _remove_partition(self, partition: Partition) -> None:
         self._drop(partition)
+        self._lacking_space.pop(partition, None)
         self._forget_offsets((partition.topic, partition.index))
         for wake in tuple(partition.append_listeners or ()):
             wake(WAKE_BYTES)
@@ -326,8 +337,33 @@ class Hosting:
             self._give_up(partition, problem)
 
     def _give_up(self, partition: Partition, problem: DiskError) -> None:
-        log.error("%s cannot be used: %s", partition.name, problem)
         partition.has_failed = True
+        if not isinstance(problem, DiskFull):
+            log.error("%s cannot be used: %s", partition.name, problem)
+            return
+        log.error("%s cannot be used until there is space: %s", partition.name, problem)
+        # Whoever asks next may find its log come up, and must not take all of it for committed.
+        self._drop(partition)
+        partition.await_leader(partition.leader_epoch)
+        self._lacking_space[partition] = None
+        if self._space_timer is None:
+            self._space_timer = asyncio.get_running_loop().call_later(_SPACE_LOOK_SECONDS, self._look_for_space)
+
+    def _look_for_space(self) -> None:
+        self._space_timer = None
+        waiting, self._lacking_space = self._lacking_space, {}
+        while waiting and not self._lacking_space:
+            partition, _ = waiting.popitem()
+            partition.has_failed = False
+            self._open_and_report(partition)
+            topic = self._image.topics_by_id.get(partition.topic_id)
+            if topic is not None and not partition.has_failed:
+                self._host_partition(topic, partition.index)
+            if not partition.has_failed:
+                log.info("%s has the space that it needs", partition.name)
+        # Where there is none for one, the others need not try.
+        self._lacking_space.update(waiting)
+        self._on_taken_up()
 
     async def advance_log_start(self, partition: Partition, offset: int) -> None:
         """Makes the records below `offset` unreachable, durably; whole segments go later. Raises DiskError."""
@@ -373,7 +409,9 @@ class Hosting:
         """Leaves everything so that the next start need not look at any log; if that cannot be done, the next start
         takes it for a crash. Blocks: nobody is served any more."""
         self._is_closed = True
-        is_clean = is_clean and not self._lacks_something
+        if self._space_timer is not None:
+            self._space_timer.cancel()
+        is_clean = is_clean and not self._lacks_something and not self._lacking_space
         for partition in self:
             opened = partition.loaded_log
             if opened is None:
