@@ -13,13 +13,17 @@ import pytest
 from penstock.base.errors import ErrorCode
 from penstock.protocol.messages import Struct
 from penstock.protocol.records import Record
+from tests.conformance.cases.group_requests import commit_of, fetch_offsets_of
 from tests.conformance.wire import (
     API_VERSIONS,
     DELETE_TOPICS,
     FETCH,
     FETCH_BY_NAME,
+    FIND_COORDINATOR,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
     PRODUCE,
     PRODUCE_BY_NAME,
     Wire,
@@ -38,7 +42,7 @@ from tests.conformance.wire import (
     request_payload,
 )
 from tests.conftest import MakeBroker
-from tests.e2e.node import Node
+from tests.e2e.node import Node, wait_until
 
 # Far longer than any test takes: whoever is answered earlier was woken.
 WAIT_MS = 60_000
@@ -160,6 +164,39 @@ def test_requests_that_come_together_are_each_answered_as_alone(
         values = [record.value for record in records_of(fetch(wire, topic_name, 0, max_bytes=1 << 20).records)]
     good = [number for number, (index, error, _) in enumerate(expected) if index == 0 and not error]
     assert values[1::2] == [b"%d" % number for number in good]
+
+
+def test_commits_that_come_together_are_each_answered_and_the_last_one_counts(
+    shared_broker: Node, topic_name: str
+) -> None:
+    """Most are alike, and taken together; some carry metadata, are for another partition, or for one that is not
+    there."""
+    expected: list[tuple[int, ErrorCode]] = []
+    with Wire(shared_broker.port) as wire:
+        create_topic(wire, topic_name, partitions=2)
+        wire.ask(FIND_COORDINATOR, 4, Struct(key_type=0, coordinator_keys=[topic_name]))
+        wait_until(
+            lambda: not wire.ask(OFFSET_FETCH, 9, fetch_offsets_of(topic_name)).groups[0].error_code,
+            "the coordinator answers",
+        )
+        frames = b""
+        for number in range(200):
+            index = {31: 1, 32: 7}.get(number % 40, 0)
+            metadata = "x" if number % 50 == 9 else ""
+            body = commit_of(topic_name, topic_name, [(index, number)], metadata=metadata)
+            frames += framed(request_payload(OFFSET_COMMIT, 9, body, number))
+            expected.append((index, ErrorCode.unknown_topic_or_partition if index == 7 else ErrorCode.none))
+        wire.send_bytes(frames)
+        answered = []
+        for number in range(200):
+            payload = wire.receive()
+            assert correlation_id_of(payload) == number
+            (answer,) = decode_answer(OFFSET_COMMIT, 9, payload).topics[0].partitions
+            answered.append((answer.partition_index, answer.error_code))
+        (group,) = wire.ask(OFFSET_FETCH, 9, fetch_offsets_of(topic_name)).groups
+    assert answered == expected
+    kept = {one.partition_index: one.committed_offset for one in group.topics[0].partitions}
+    assert kept == {0: 199, 1: 191}
 
 
 def test_a_produce_without_acks_that_fails_closes_the_connection(shared_broker: Node, topic_name: str) -> None:

@@ -30,6 +30,8 @@ from penstock.protocol.messages import Malformed
 log = logging.getLogger("penstock.connection")
 
 _SIZE = Struct(">i")
+# Between them are the API and its version.
+_SIZE_AND_ID = Struct(">i4xi")
 _BUFFER_BYTES_MIN = 64 * 1024
 _BUFFER_BYTES_BUSY = 1024 * 1024
 _OUT_BYTES_MAX = 8 * 1024 * 1024
@@ -38,9 +40,15 @@ _PENDING_MAX = 256
 COPY_BYTES_MAX = 32 * 1024
 _GATHER_MAX = 64
 _SENDER_BYTES_MIN = 256 * 1024
+# What is taken together is small: of large requests there is little to save.
+_ALIKE_MAX = 64
+_ALIKE_BYTES_MAX = 64 * 1024
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 
 Dispatch = Callable[["Connection", memoryview], "Deferred | Iterable[Part] | None"]
+
+# Correlation id and frame of a request.
+Alike = tuple[int, memoryview]
 
 # While answers are gathered: the connections that have some.
 _gathering: "dict[Connection, None] | None" = None
@@ -66,9 +74,11 @@ def answers_gathered() -> Iterator[None]:
 class Deferred:
     """An answer that comes later. The handler returns it and completes it once, from the event loop."""
 
-    __slots__ = ("_connection", "_parts", "timed")
+    __slots__ = ("_connection", "_parts", "requests", "timed")
 
-    def __init__(self) -> None:
+    def __init__(self, requests: int = 1) -> None:
+        # How many it is the answer to.
+        self.requests = requests
         # Whose times it is counted among, and since when.
         self.timed: tuple[RequestTimes, int] | None = None
         self._connection: Connection | None = None
@@ -82,7 +92,7 @@ class Deferred:
         self._parts = parts
         if self.timed is not None:
             times, started_ns = self.timed
-            times.record_deferred(started_ns)
+            times.record_deferred(started_ns, self.requests)
         connection = self._connection
         if connection is not None:
             if _gathering is None:
@@ -266,28 +276,27 @@ class Connection:
         if not self.is_closed:
             self._make_room(size)
 
-    def take_alike(self, first: bytes, rest: bytes, count_max: int, bytes_max: int) -> list[memoryview]:
-        """For the handler of a frame that begins with `first`, four bytes, a correlation id and `rest`: the frames that
-        come right after it and begin so too, as far as they are here in whole. They are its to answer, or to give
-        back."""
+    def take_alike(self, frame: memoryview, common_bytes: int) -> list[Alike]:
+        """For the handler of `frame`: the frames right after it that begin with the same bytes, so many, but for the
+        correlation id, as far as they are here in whole. They are its to answer, or to give back."""
         start, end, buffer = self._start, self._end, self._buffer
         view = memoryview(buffer)
-        frames: list[memoryview] = []
-        size_min = 8 + len(rest)
-        bytes_end = start + bytes_max
-        while buffer.startswith(first, start + 4) and buffer.startswith(rest, start + 12):
-            (size,) = _SIZE.unpack_from(buffer, start)
+        api, rest = bytes(frame[:4]), bytes(frame[8:common_bytes])
+        bytes_end = start + _ALIKE_BYTES_MAX
+        taken: list[Alike] = []
+        while buffer.startswith(api, start + 4) and buffer.startswith(rest, start + 12):
+            size, correlation_id = _SIZE_AND_ID.unpack_from(buffer, start)
             frame_end = start + 4 + size
-            if size < size_min or frame_end > end or frame_end > bytes_end or len(frames) == count_max:
+            if size < common_bytes or frame_end > end or frame_end > bytes_end or len(taken) == _ALIKE_MAX:
                 break
-            frames.append(view[start + 4 : frame_end])
+            taken.append((correlation_id, view[start + 4 : frame_end]))
             start = frame_end
         self._start = start
-        return frames
+        return taken
 
-    def give_back(self, frames: list[memoryview]) -> None:
+    def give_back(self, alike: list[Alike]) -> None:
         """The last of those that were taken."""
-        self._start -= sum(4 + len(frame) for frame in frames)
+        self._start -= sum(4 + len(frame) for _, frame in alike)
 
     def _make_room(self, size: int) -> None:
         """Gets the buffer ready for the next read; `size` is of the frame that is still incomplete, or -1.

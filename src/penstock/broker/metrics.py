@@ -41,7 +41,7 @@ class RequestTimes:
         if elapsed_us > self._slow_us:
             slow_log.warning("%s kept the node busy for %d ms", self.name, elapsed_us // 1000)
 
-    def record_deferred(self, started_ns: int, requests: int = 1) -> None:
+    def record_deferred(self, started_ns: int, requests: int) -> None:
         """Of answers that had to wait for something."""
         elapsed_us = (perf_counter_ns() - started_ns) // 1000
         self.counts[bucket_of(elapsed_us)] += requests

@@ -88,8 +88,26 @@ def read_commit_request(version: int, frame: memoryview, position: int) -> Commi
     if is_short and data.endswith(_PLAIN_END) and [len(topic.partitions) for topic in request.topics] == [1]:
         if len(_remembered) >= _REMEMBERED_MAX:
             _remembered.clear()
-        _remembered[head] = request
+        _remembered[head] = _with_offset(request, 0, 0)
     return request
+
+
+def alike_bytes(version: int, frame: memoryview, position: int) -> int | None:
+    """How much of a request's frame others for the same partition by the same member have in common with it, but for
+    the correlation id; None where there may be more to it than one partition and its offset."""
+    is_remembered = (version, bytes(frame[position:-_PLAIN_BYTES])) in _remembered
+    return len(frame) - _PLAIN_BYTES if is_remembered and bytes(frame[-len(_PLAIN_END) :]) == _PLAIN_END else None
+
+
+def add_alike(request: CommitRequest, frame: memoryview, frame_bytes: int) -> bool:
+    """Takes what a frame asks for that has these bytes in common with that of `request` into the request, which is for
+    one partition; False if it is not quite alike."""
+    if len(frame) != frame_bytes or bytes(frame[-len(_PLAIN_END) :]) != _PLAIN_END:
+        return False
+    offset, leader_epoch = _OFFSET_AND_EPOCH.unpack_from(frame, frame_bytes - _PLAIN_BYTES)
+    partitions = request.topics[0].partitions
+    partitions.append(_new_tuple(PartitionCommit, (partitions[0].partition_index, offset, leader_epoch, "")))
+    return True
 
 
 def _with_offset(like: CommitRequest, offset: int, leader_epoch: int) -> CommitRequest:
@@ -167,25 +185,31 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
     return data[position:end].decode(), end
 
 
+def write_commit_responses(version: int, correlation_ids: Sequence[int], topic: Any) -> bytes:
+    """The frames that answer requests which were taken together, a partition of the topic's for each."""
+    key = topic.name if version < TOPIC_IDS_FROM else topic.topic_id
+    pairs = zip(correlation_ids, topic.partitions, strict=True)
+    return b"".join([_response_for_one(correlation_id, key, answer) for correlation_id, answer in pairs])
+
+
+def _response_for_one(correlation_id: int, topic: str | UUID | None, answer: Any) -> bytes:
+    # Topics that are there have short names; of others there is no end.
+    body_of = _body_for_one if answer.error_code == 0 else _body_for_one.__wrapped__
+    body = body_of(topic, answer.partition_index, answer.error_code)
+    return _ANSWER_HEAD.pack(len(body) + _ANSWER_HEAD.size - 4, correlation_id, 0, 0) + body
+
+
 def write_commit_response(version: int, correlation_id: int, topics: Sequence[Any]) -> bytes:
     """A whole frame; of each topic name or id, and of each partition index and error code."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
-        topic = topics[0]
-        answer = topic.partitions[0]
-        key = topic.name if version < TOPIC_IDS_FROM else topic.topic_id
-        # Topics that are there have short names; of others there is no end.
-        body_of = _body_for_one if answer.error_code == 0 else _body_for_one.__wrapped__
-        body = body_of(key, answer.partition_index, answer.error_code)
-    else:
-        parts = [uvarint(len(topics) + 1)]
-        for topic in topics:
-            parts.append(_topic_head(topic.name if version < TOPIC_IDS_FROM else topic.topic_id, len(topic.partitions)))
-            parts += [
-                _PARTITION_ANSWER.pack(answer.partition_index, answer.error_code, 0) for answer in topic.partitions
-            ]
-            parts.append(b"\0")
+        return write_commit_responses(version, [correlation_id], topics[0])
+    parts = [uvarint(len(topics) + 1)]
+    for topic in topics:
+        parts.append(_topic_head(topic.name if version < TOPIC_IDS_FROM else topic.topic_id, len(topic.partitions)))
+        parts += [_PARTITION_ANSWER.pack(answer.partition_index, answer.error_code, 0) for answer in topic.partitions]
         parts.append(b"\0")
-        body = b"".join(parts)
+    parts.append(b"\0")
+    body = b"".join(parts)
     return _ANSWER_HEAD.pack(len(body) + _ANSWER_HEAD.size - 4, correlation_id, 0, 0) + body
 
 

@@ -271,24 +271,25 @@ async def test_a_handler_takes_the_frames_that_begin_like_its_own() -> None:
     handled: list[list[bytes]] = []
 
     def handle(frame: bytes) -> list[Part]:
-        taken = client.connection.take_alike(b"HEAD", b"rest", 3, 1000) if frame.startswith(b"HEAD") else []
-        kept = [bytes(each) for each in taken if not bytes(each).endswith(b"odd")]
+        taken = client.connection.take_alike(memoryview(frame), len(b"HEAD0000rest"))
+        kept = [bytes(each) for _, each in taken if not bytes(each).endswith(b"odd")]
+        assert [number for number, _ in taken] == [int.from_bytes(bytes(each)[4:8]) for _, each in taken]
         client.connection.give_back(taken[len(kept) :])
         handled.append([frame, *kept])
         return [b"." * (1 + len(kept))]
 
-    alike = [b"HEAD%04drest%d" % (number, number) for number in range(6)]
+    alike = [b"HEAD%04drest%d" % (number, number) for number in range(70)]
     async with connected(handle) as client:
-        whole = [*alike, b"HEAD0006", b"HEAD0007rest", b"HEAD0008rest.odd", b"HEAD0009"]
+        whole = [*alike, b"HEAD0070else", b"HEAD0071rest", b"HEAD0072rest.odd", b"HEAD0073"]
         data = b"".join(pack(">i", len(body)) + body for body in whole)
-        begun = pack(">i", 14) + b"HEAD0010rest"
+        begun = pack(">i", 14) + b"HEAD0074rest"
         await client.send(data + begun)
         assert await client.receive(len(whole)) == b"." * len(whole)
-        assert handled == [alike[:4], alike[4:], whole[6:8], [whole[8]], [whole[9]]]
+        assert handled == [alike[:65], alike[65:], [whole[70]], [whole[71]], [whole[72]], [whole[73]]]
         handled.clear()
         await client.send(b"!!")
         assert await client.receive(1) == b"."
-        assert handled == [[b"HEAD0010rest!!"]]
+        assert handled == [[b"HEAD0074rest!!"]]
 
 
 @pytest.mark.parametrize("size", [-1, 0, 11, 2**31 - 1])
@@ -296,7 +297,7 @@ async def test_an_impossible_size_after_frames_that_are_alike_closes_the_connect
     def handle(frame: bytes) -> list[Part]:
         if not frame.startswith(b"HEAD"):
             raise Malformed("no frame of ours")
-        return [b"." * (1 + len(client.connection.take_alike(b"HEAD", b"rest", 10, 1000)))]
+        return [b"." * (1 + len(client.connection.take_alike(memoryview(frame), 12)))]
 
     async with connected(handle) as client:
         frame = b"HEAD0000rest"

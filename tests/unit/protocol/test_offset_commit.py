@@ -11,7 +11,15 @@ from kio.serial import entity_writer
 
 from penstock.protocol import offset_commit
 from penstock.protocol.messages import Malformed, Struct, decode_request, encode, encode_response, request_entity
-from penstock.protocol.offset_commit import FLEXIBLE_FROM, TOPIC_IDS_FROM, read_commit_request, write_commit_response
+from penstock.protocol.offset_commit import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    add_alike,
+    alike_bytes,
+    read_commit_request,
+    write_commit_response,
+    write_commit_responses,
+)
 from tests.unit.protocol.kio_strategies import messages
 
 KEY = 8
@@ -130,6 +138,44 @@ def test_a_request_that_begins_as_an_earlier_one_is_read_as_the_seam_reads_it(ve
             assert plain(request, version) == plain(decode_request(KEY, version, frame, 0), version)
 
     same()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_that_are_alike_become_one_and_are_answered_each(version: int) -> None:
+    header = b"hdr:id..client"
+
+    def frame_of(offset: int, **fields: Any) -> memoryview:
+        partition = {"partition_index": 3, "committed_leader_epoch": 2, "committed_metadata": "", **fields}
+        topic = Struct(
+            name="orders", topic_id=uuid.UUID(int=9), partitions=[Struct(committed_offset=offset, **partition)]
+        )
+        body = Struct(
+            group_id="g", generation_id_or_member_epoch=4, member_id="m", group_instance_id=None, topics=[topic]
+        )
+        return memoryview(header + encode(request_entity(KEY, version), body))
+
+    first = frame_of(10)
+    request = read_commit_request(version, first, len(header))
+    common_bytes = alike_bytes(version, first, len(header))
+    assert common_bytes is not None
+    assert bytes(first[:common_bytes]) == bytes(frame_of(2**40)[:common_bytes])
+    assert add_alike(request, frame_of(2**40), len(first))
+    assert not add_alike(request, frame_of(12, committed_metadata="x"), len(first))
+    assert not add_alike(request, memoryview(bytes(first)[:-1] + b"\1"), len(first))
+    assert [one.committed_offset for one in request.topics[0].partitions] == [10, 2**40]
+    # What is remembered is not what was added to.
+    assert len(read_commit_request(version, first, len(header)).topics[0].partitions) == 1
+    assert alike_bytes(version, frame_of(12, committed_metadata="x"), len(header)) is None
+
+    outcomes = [Struct(partition_index=3, error_code=code) for code in (0, 25)]
+    topic = Struct(name="orders", topic_id=uuid.UUID(int=9), partitions=outcomes)
+    alone = [
+        encode_response(
+            KEY, version, number, Struct(topics=[Struct(name="orders", topic_id=topic.topic_id, partitions=[one])])
+        )
+        for number, one in enumerate(outcomes)
+    ]
+    assert write_commit_responses(version, [0, 1], topic) == b"".join(alone)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

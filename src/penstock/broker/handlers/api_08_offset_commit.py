@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.base.ports import Bytes
 from penstock.broker.api import Answer, Broker, HotApi
 from penstock.broker.connection import Connection, Deferred
 from penstock.coordinator.effects import Effect
@@ -16,7 +17,15 @@ from penstock.coordinator.group.offset_commits import PartitionOutcome, TopicOut
 from penstock.coordinator.group.shard import GroupShard
 from penstock.coordinator.requests import RequestContext
 from penstock.protocol.messages import Struct, decode_request, encode_response
-from penstock.protocol.offset_commit import FLEXIBLE_FROM, read_commit_request, write_commit_response
+from penstock.protocol.offset_commit import (
+    FLEXIBLE_FROM,
+    CommitRequest,
+    add_alike,
+    alike_bytes,
+    read_commit_request,
+    write_commit_response,
+    write_commit_responses,
+)
 
 log = logging.getLogger("penstock.commits")
 
@@ -29,10 +38,15 @@ def handle_frame(
     broker: Broker, connection: Connection, version: int, correlation_id: int, frame: memoryview, position: int
 ) -> Answer:
     # Hot, so it goes without a coroutine and a future.
+    correlation_ids = [correlation_id]
     if version >= FLEXIBLE_FROM:
-        commit = _Commit(version, correlation_id, read_commit_request(version, frame, position))
+        request = read_commit_request(version, frame, position)
+        common_bytes = alike_bytes(version, frame, position)
+        if common_bytes is not None:
+            correlation_ids += _take_alike(connection, frame, request, common_bytes)
     else:
-        commit = _Commit(version, correlation_id, decode_request(_KEY, version, frame, position))
+        request = decode_request(_KEY, version, frame, position)
+    commit = _Commit(version, correlation_ids, request)
     if broker.crowd.is_waiting:
         # What the same member asked before may be among those that wait.
         broker.crowd.add(partial(commit.begin, broker), commit)
@@ -41,13 +55,25 @@ def handle_frame(
     return commit
 
 
-class _Commit(Deferred):
-    __slots__ = ("_correlation_id", "_request", "_version")
+def _take_alike(connection: Connection, frame: memoryview, request: CommitRequest, common_bytes: int) -> list[int]:
+    """A member that does not wait for its commits sends several at once: those that follow on the connection for the
+    same partition become one request, which names it as often. Their correlation ids."""
+    taken = connection.take_alike(frame, common_bytes)
+    for number, (_, alike) in enumerate(taken):
+        if not add_alike(request, alike, len(frame)):
+            connection.give_back(taken[number:])
+            del taken[number:]
+            break
+    return [correlation_id for correlation_id, _ in taken]
 
-    def __init__(self, version: int, correlation_id: int, request: Any) -> None:
-        Deferred.__init__(self)
+
+class _Commit(Deferred):
+    __slots__ = ("_correlation_ids", "_request", "_version")
+
+    def __init__(self, version: int, correlation_ids: list[int], request: Any) -> None:
+        Deferred.__init__(self, len(correlation_ids))
         self._version = version
-        self._correlation_id = correlation_id
+        self._correlation_ids = correlation_ids
         self._request = request
 
     def begin(self, broker: Broker) -> None:
@@ -67,10 +93,13 @@ class _Commit(Deferred):
             if body is None:
                 assert refusal is not None
                 body = _refuse(self._request, refusal.code)
-            if version >= FLEXIBLE_FROM:
-                self.complete((write_commit_response(version, self._correlation_id, body.topics),))
+            if self.requests > 1:
+                answer: Bytes = write_commit_responses(version, self._correlation_ids, body.topics[0])
+            elif version >= FLEXIBLE_FROM:
+                answer = write_commit_response(version, self._correlation_ids[0], body.topics)
             else:
-                self.complete((encode_response(_KEY, version, self._correlation_id, body),))
+                answer = encode_response(_KEY, version, self._correlation_ids[0], body)
+            self.complete((answer,))
         except Exception:
             log.exception("OffsetCommit version %d met a defect in the broker", version)
             self.fail("see the error above")

@@ -4,12 +4,11 @@ A producer that does not wait for its batches to fill sends many small ones at o
 at once, their batches reach the log with one write, and their answers leave as one.
 """
 
-from struct import Struct
 from time import perf_counter_ns
 
 from penstock.base.errors import ErrorCode
 from penstock.broker.api import Answer, Broker
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Alike, Connection, Deferred
 from penstock.cluster.partition.partition import Partition
 from penstock.protocol.produce import (
     PartitionAnswer,
@@ -20,26 +19,18 @@ from penstock.protocol.produce import (
 
 _PRODUCE = 0
 _ACKS_ALL = -1
-_CORRELATION_ID = Struct(">4xi")
-# Of larger ones the write is so much of the work that a copy beforehand does not pay.
-_BYTES_MAX = 64 * 1024
-_REQUESTS_MAX = 64
-
-# Correlation id and records of a request.
-Alike = tuple[int, memoryview]
 
 
 def take_alike(connection: Connection, frame: memoryview, single: SingleBatch) -> list[Alike]:
-    """The requests that follow `frame` and differ from it only in their records."""
-    size_position = single.size_position
-    frames = connection.take_alike(bytes(frame[:4]), bytes(frame[8:size_position]), _REQUESTS_MAX, _BYTES_MAX)
+    """The correlation ids and records of the requests that follow `frame` and differ from it only in their records."""
+    alike = connection.take_alike(frame, single.size_position)
     taken: list[Alike] = []
-    for alike in frames:
-        records = read_single_records(alike, size_position)
+    for correlation_id, each in alike:
+        records = read_single_records(each, single.size_position)
         if records is None:
-            connection.give_back(frames[len(taken) :])
+            connection.give_back(alike[len(taken) :])
             break
-        taken.append((_CORRELATION_ID.unpack_from(alike)[0], records))
+        taken.append((correlation_id, records))
     return taken
 
 
@@ -48,7 +39,6 @@ def append_alike(
 ) -> Answer:
     """Appends the batches of all, and answers all."""
     started_ns = perf_counter_ns()
-    times = broker.metrics.times[_PRODUCE]
     topic, acks = single.topic, single.acks
     correlation_ids = [correlation_id, *[each for each, _ in more]]
     batches = [single.records, *[records for _, records in more]]
@@ -57,12 +47,12 @@ def append_alike(
     if failures:
         broker.metrics.failed_produce_requests[partition.topic] += failures
     if acks != _ACKS_ALL or failures == len(answers) or not broker.commits.is_due(partition):
-        times.record(started_ns, len(more))
+        # The router counts one.
+        broker.metrics.times[_PRODUCE].record(started_ns, len(more))
         return [write_singles(version, correlation_ids, topic, answers)]
-    deferred = Deferred()
+    deferred = Deferred(len(batches))
 
     def done(outcome: dict[Partition, ErrorCode]) -> None:
-        times.record_deferred(started_ns, len(more))
         error = outcome[partition]
         final = (
             [PartitionAnswer(partition.index, answer.error_code or error) for answer in answers] if error else answers
