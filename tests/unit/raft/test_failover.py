@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.cluster.raft import Role
-from tests.unit.raft.cluster import Cluster
+from penstock.cluster.raft.rpc import RemoveVoterRequest
+from tests.unit.raft.cluster import CLUSTER_ID, Cluster, key
 
 
 def led(seed: int) -> tuple[Cluster, int]:
@@ -80,3 +81,32 @@ def test_a_broken_connection_to_a_living_leader_changes_nothing(seed: int) -> No
     cluster.run(5000)
     assert follower.quorum.role is Role.FOLLOWER
     assert (follower.quorum.epoch, follower.quorum.leader_id) == (epoch, leader)
+
+
+@pytest.mark.parametrize("restarts", [True, False], ids=["crashed", "cut off"])
+@pytest.mark.parametrize("seed", range(6))
+def test_who_was_removed_stands_until_its_removal_is_committed(seed: int, restarts: bool) -> None:
+    """Raft (Ongaro's thesis) 4.2.2: it may be the only one with a log that can win, and does not count its own vote."""
+    cluster = Cluster(seed, [1, 2])
+    cluster.start()
+    assert cluster.run_until(lambda: is_led(cluster), 10_000)
+    cluster.run(3000)
+    leader = cluster.leader()
+    assert leader is not None
+    other = cluster.members[3 - leader.id]
+    assert other.quorum is not None
+    cluster.isolate(leader.id)
+    cluster.ask(leader.id, RemoveVoterRequest(CLUSTER_ID, key(leader.id)))
+    cluster.run(100)
+    if restarts:
+        cluster.crash(leader.id, lambda count: count)
+        cluster.start(leader.id)
+    cluster.run(5000)
+    assert not is_led(cluster)
+    cluster.heal()
+    assert cluster.run_until(lambda: is_led(cluster, leader.id), 10_000)
+    assert other.quorum.voters.ids == [other.id]
+    epoch = other.quorum.epoch
+    cluster.run(10_000)
+    assert other.quorum.is_leading
+    assert other.quorum.epoch == epoch

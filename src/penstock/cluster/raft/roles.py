@@ -12,7 +12,8 @@ Leader       | appends, opens its epoch with a record    | majority silent (chec
              |                                           | voters -> Resigned
 Follower     | fetches from the leader                   | fetch timeout, leader's end or loss -> Prospective
 Observer     | an Unattached or Follower that does not   | as these, but never Prospective: a Follower that loses the
-             | vote; becomes a voter by a voters record  | leader is Unattached
+             | vote; becomes a voter by a voters record  | leader is Unattached. Not so one whose removal from the
+             |                                           | voters is not known to be committed: that one still stands
 Resigned     | led this epoch, tells the voters that it  | election timeout -> Unattached in the next epoch
              | is over                                   |
 

@@ -179,7 +179,18 @@ class QuorumState:
         return isinstance(role, Leadership) and role.is_established and not role.is_resigning
 
     def _may_stand(self) -> bool:
-        return self.is_voter and not self._is_shutting_down
+        return (self.is_voter or self._is_leaving) and not self._is_shutting_down
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Removed by a record that is not known to be committed. Until it is, nobody else may have a log that can win:
+        it stands, without a vote of its own (Ongaro's thesis, 4.2.2)."""
+        offset = self._history.voters_offset
+        is_committed = offset < self.high_watermark
+        return not is_committed and not self.is_voter and self._history.voters_before(offset).has(self.key)
+
+    def _own_votes(self) -> set[int]:
+        return {self.key.id} if self.is_voter else set()
 
     def _end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self._log.end_offset, self._log.last_epoch)
@@ -295,13 +306,13 @@ class QuorumState:
             return
         self._leave()
         self._is_candidate = False
-        self._role = Election(now_ms + self._election_timeout_ms(), retries, {self.key.id})
+        self._role = Election(now_ms + self._election_timeout_ms(), retries, self._own_votes())
 
     def _become_candidate(self, now_ms: int, retries: int) -> None:
         self._leave()
         self._vote(VoteState(self.epoch + 1, NO_NODE, self.key.id, self.key.directory_id))
         self._is_candidate = True
-        self._role = Election(now_ms + self._election_timeout_ms(), retries + 1, {self.key.id})
+        self._role = Election(now_ms + self._election_timeout_ms(), retries + 1, self._own_votes())
         if self.voters.is_only(self.key):
             self._become_leader(self._role, now_ms)
 
