@@ -23,7 +23,6 @@ from typing import Any
 
 from penstock.base.ports import DiskError, Slice
 from penstock.broker.metrics import RequestTimes
-from penstock.broker.sender import Sender, Sent
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
 
@@ -39,7 +38,6 @@ _PENDING_MAX = 256
 # Up to here, copying file bytes next to the headers around them beats a sendfile call of their own.
 COPY_BYTES_MAX = 32 * 1024
 _GATHER_MAX = 64
-_SENDER_BYTES_MIN = 256 * 1024
 # What is taken together is small: of large requests there is little to save.
 _ALIKE_MAX = 64
 _ALIKE_BYTES_MAX = 64 * 1024
@@ -116,7 +114,6 @@ class Connection:
         "_frame_bytes_max",
         "_in_dispatch",
         "_is_reading",
-        "_is_sent_for",
         "_is_writing",
         "_loop",
         "_on_close",
@@ -124,7 +121,6 @@ class Connection:
         "_out",
         "_out_bytes",
         "_pending",
-        "_sender",
         "_socket",
         "_start",
         "is_closed",
@@ -141,7 +137,6 @@ class Connection:
         dispatch: Dispatch,
         frame_bytes_max: int,
         on_close: Callable[["Connection"], None],
-        sender: Sender | None = None,
         copy_bytes_max: int = COPY_BYTES_MAX,
         on_end: Callable[["Connection"], None] | None = None,
     ) -> None:
@@ -156,9 +151,7 @@ class Connection:
         self._frame_bytes_max = frame_bytes_max
         self._on_close = on_close
         self._on_end = on_end or Connection.close
-        self._sender = sender
         self._copy_bytes_max = copy_bytes_max
-        self._is_sent_for = False
         self._buffer = bytearray(_BUFFER_BYTES_MIN)
         self._start = 0
         self._end = 0
@@ -191,12 +184,7 @@ class Connection:
             self._loop.remove_reader(self._descriptor)
         if self._is_writing:
             self._loop.remove_writer(self._descriptor)
-        if self._is_sent_for:
-            # The sender still has the descriptor: it must not be given to somebody else yet.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-        else:
-            self._socket.close()
+        self._socket.close()
         self._pending.clear()
         self._out.clear()
         # An answer that is long in coming, as of a group's member, may keep what is left of us until then.
@@ -357,15 +345,11 @@ class Connection:
     def _flush(self) -> None:
         """Sends until all is sent or the socket takes no more."""
         out = self._out
-        if self._is_sent_for:
-            return
         try:
             while out:
                 part = out[0]
                 if type(part) is not Slice or part.length <= self._copy_bytes_max:
                     self._send_gathered()
-                elif part.length >= _SENDER_BYTES_MIN and self._hand_to_sender(part):
-                    return
                 else:
                     self._send_slice(part)
         except (BlockingIOError, InterruptedError):
@@ -426,39 +410,6 @@ class Connection:
             self._out[0] = Slice(part.file, part.position + sent, part.length - sent)
         else:
             self._out.popleft()
-
-    def _hand_to_sender(self, part: Slice) -> bool:
-        file: Any = part.file
-        if self._sender is None or not self._sender.try_send(
-            self._descriptor, file.fileno(), part.position, part.length, self._sent
-        ):
-            return False
-        self._is_sent_for = True
-        if self._is_writing:
-            self._is_writing = False
-            self._loop.remove_writer(self._descriptor)
-        return True
-
-    def _sent(self, sent: Sent) -> None:
-        """The sender is done, with all of the first slice or as much as the socket took."""
-        self._is_sent_for = False
-        if self.is_closed:
-            self._socket.close()
-            return
-        if sent.problem is not None:
-            self.close()
-            return
-        part = self._out[0]
-        assert isinstance(part, Slice)
-        self._out_bytes -= sent.bytes_sent
-        if sent.bytes_sent < part.length:
-            self._out[0] = Slice(part.file, part.position + sent.bytes_sent, part.length - sent.bytes_sent)
-            self._is_writing = True
-            self._loop.add_writer(self._descriptor, self._flush)
-            self._pause_if_loaded()
-        else:
-            self._out.popleft()
-            self._flush()
 
     def _pause_if_loaded(self) -> None:
         if self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX:

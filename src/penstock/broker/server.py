@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from penstock.broker.connection import COPY_BYTES_MAX, Connection, Dispatch
-from penstock.broker.sender import Sender
 
 log = logging.getLogger("penstock.server")
 
@@ -58,7 +57,6 @@ class Server:
         self._listen = listen or _listen
         self._copy_bytes_max = copy_bytes_max
         self._loop = asyncio.get_running_loop()
-        self._sender = Sender()
         # In the order of their coming.
         self._connections: dict[Connection, None] = {}
         # By their clients, and not closed yet.
@@ -91,7 +89,6 @@ class Server:
             self._sweeper.cancel()
         for connection in list(self._connections):
             connection.close()
-        self._sender.stop()
 
     def _accept_ready(self) -> None:
         assert self._socket is not None
@@ -119,7 +116,6 @@ class Server:
                 self._dispatch,
                 self._frame_bytes_max,
                 lambda closed: self._forget(closed, ip),
-                self._sender,
                 self._copy_bytes_max,
                 self._end,
             )

@@ -12,6 +12,7 @@ from uuid import UUID
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
 from penstock.cluster.metadata.names import INTERNAL_TOPICS
+from penstock.cluster.partition.batch_changes import as_the_topic_wants
 from penstock.cluster.partition.follower import Follower
 from penstock.cluster.partition.replication import Leader
 from penstock.cluster.partition.validation import (
@@ -23,7 +24,6 @@ from penstock.cluster.partition.validation import (
     must_open,
     plain_run,
     refuse_headless,
-    unpacked,
 )
 from penstock.cluster.partition.verification import Verification, Verifications
 from penstock.log.config import LogConfig
@@ -31,16 +31,12 @@ from penstock.log.end_marker import EndMarker, encode_end_marker
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate
 from penstock.protocol.batch import (
-    CODEC_MASK,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
-    encode_batch,
-    patch_times,
     read_header,
 )
-from penstock.protocol.compression import CODEC_NAMES, GZIP, LZ4, ZSTD, compress
 from penstock.protocol.produce import PartitionAnswer
 
 _ACKS_ALL = -1
@@ -444,7 +440,7 @@ class Partition:
                 raise Rejected(verdict, _SEQUENCE_PROBLEMS.get(verdict, verdict.name))
         append_time_ms = -1
         if self._changes_batches or header.attributes & LOG_APPEND_TIME:
-            data, header, append_time_ms = _changed(data, header, self.config, now_ms)
+            data, header, append_time_ms = as_the_topic_wants(data, header, self.config, now_ms)
         base_offset = log.append(data, header, self.leader_epoch, now_ms)
         self.produce_requests += 1
         self.messages_in += header.record_count
@@ -471,46 +467,3 @@ _SEQUENCE_PROBLEMS = {
     ErrorCode.unknown_producer_id: "nothing is known of this producer any more",
     ErrorCode.invalid_txn_state: "the batch is not part of an open transaction",
 }
-
-
-def _changed(
-    data: memoryview | bytearray, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[memoryview | bytearray, BatchHeader, int]:
-    """The batch as the topic wants it, and the time it was given, -1 where its own counts."""
-    if config.compression_type != "producer":
-        data, header = _recompress(data, header, config)
-    if config.timestamp_type == "LogAppendTime":
-        patch_times(data, header.attributes | LOG_APPEND_TIME, now_ms)
-        return data, read_header(data), now_ms
-    if header.attributes & LOG_APPEND_TIME:
-        # The client's own time counts here, whatever it says of it.
-        patch_times(data, header.attributes & ~LOG_APPEND_TIME, header.max_timestamp)
-        header = read_header(data)
-    return data, header, -1
-
-
-def _recompress(
-    data: memoryview | bytearray, header: BatchHeader, config: LogConfig
-) -> tuple[memoryview | bytearray, BatchHeader]:
-    """The batch in the topic's own codec. The records section is packed as a whole, so no record is looked at."""
-    codec = 0 if config.compression_type == "uncompressed" else CODEC_NAMES.index(config.compression_type)
-    if codec == header.codec:
-        return data, header
-    levels = {
-        GZIP: config.compression_gzip_level,
-        LZ4: config.compression_lz4_level,
-        ZSTD: config.compression_zstd_level,
-    }
-    records = unpacked(memoryview(data), header, config)
-    batch = encode_batch(
-        compress(codec, records, levels.get(codec)),
-        record_count=header.record_count,
-        attributes=header.attributes & ~CODEC_MASK | codec,
-        last_offset_delta=header.last_offset_delta,
-        base_timestamp=header.base_timestamp,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-    )
-    return batch, read_header(batch)
