@@ -37,6 +37,7 @@ class CorruptSegment(Refused):
 def find_batch(file: File, position: int, end: int, offset: int) -> Place | None:
     """The first batch from `position` on that reaches `offset`; None when the batches before `end` all stop short."""
     chunk, chunk_start = b"", position
+    last_offset = -1
     while position + HEADER_BYTES <= end:
         index = position - chunk_start
         if index + HEADER_BYTES > len(chunk):
@@ -45,11 +46,13 @@ def find_batch(file: File, position: int, end: int, offset: int) -> Place | None
                 return None
         base_offset, batch_length, last_offset_delta = _PLACE.unpack_from(chunk, index)
         size = batch_length + PREFIX_BYTES
-        if size < BATCH_BYTES_MIN or position + size > end:
-            # Where a length has rotted, what comes after it in this file must not be leapt over.
+        if size < BATCH_BYTES_MIN or position + size > end or last_offset_delta < 0 or base_offset <= last_offset:
+            # Where a length has rotted, what comes after it in this file must not be leapt over; nor the batch itself
+            # where its offsets have: a follower that asks for it would be given the next one, and leave it out.
             raise CorruptSegment(file, position)
-        if base_offset + last_offset_delta >= offset:
-            return Place(position, size, base_offset, base_offset + last_offset_delta)
+        last_offset = base_offset + last_offset_delta
+        if last_offset >= offset:
+            return Place(position, size, base_offset, last_offset)
         position += size
     return None
 
@@ -65,7 +68,7 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
                 # A damaged index told where to look.
                 raise CorruptSegment(file, position)
         header = read_header(chunk, index)
-        if header.size < BATCH_BYTES_MIN:
+        if header.size < BATCH_BYTES_MIN or header.last_offset_delta < 0:
             raise CorruptSegment(file, position)
         yield position, header
         position += header.size

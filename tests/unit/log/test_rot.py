@@ -35,6 +35,17 @@ def test_a_length_that_leads_beyond_the_segment_does_not_hide_the_batches_after_
     assert log.read(BATCHES_PER_SEGMENT, 1, log.log_end_offset) is not None
 
 
+@pytest.mark.parametrize(("position", "bit"), [(23, SIGN_BIT), (7, 0)], ids=["last offset", "base offset"])
+def test_a_batch_whose_offsets_have_rotted_is_not_passed_over(position: int, bit: int) -> None:
+    """A follower would take the batch after it, and never have this one."""
+    disk = SimDisk()
+    log, batch_bytes = rotten_log(disk)
+    disk.flip_bit(FIRST_FILE, batch_bytes + position, bit)
+    with pytest.raises(Refused) as refused:
+        log.read(1, 1, log.log_end_offset)
+    assert refused.value.code is ErrorCode.corrupt_message
+
+
 @pytest.mark.parametrize("position", [LENGTH_POSITION, 16, 70], ids=["length", "magic", "record"])
 def test_who_reads_a_whole_log_stops_at_what_is_damaged(position: int) -> None:
     disk = SimDisk()
