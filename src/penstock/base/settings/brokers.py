@@ -112,7 +112,7 @@ _LOG = (
         dynamic=True,
     ),
     listing("log.dirs", "data", "The directory of all the node's data."),
-    long("log.flush.interval.ms", None, "Sync every log at least this often.", dynamic=True),
+    long("log.flush.interval.ms", None, "Sync every log at least this often. Without effect so far.", dynamic=True),
     integer(
         "log.flush.offset.checkpoint.interval.ms",
         60_000,

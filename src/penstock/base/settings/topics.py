@@ -78,7 +78,7 @@ _SAME_ON_THE_BROKER = (
         long(
             "flush.messages",
             LONG_MAX,
-            "Sync a partition's log after this many records, whoever asked for them.",
+            "Sync a log after this many records. Without effect so far: `flush.mode` says when logs are synced.",
             AtLeast(1),
         ),
     ),
@@ -195,7 +195,12 @@ _SAME_ON_THE_BROKER = (
 # These have several broker settings behind them, in different units, which are declared among the broker settings.
 _BY_SEVERAL_NAMES = (
     replace(
-        long("flush.ms", LONG_MAX, "Sync a partition's log at least this often.", AtLeast(0)),
+        long(
+            "flush.ms",
+            LONG_MAX,
+            "Sync a partition's log at least this often. Without effect so far, as `flush.messages`.",
+            AtLeast(0),
+        ),
         synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
     ),
     replace(
