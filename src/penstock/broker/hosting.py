@@ -417,7 +417,7 @@ class Hosting:
             if opened is None:
                 continue
             self._note_high_watermark(partition)
-            if opened.may_lack_beginning and partition.follower is not None:
+            if opened.may_lack_beginning and not partition.is_leading:
                 # Its leader has not been heard yet: the next start must not trust it either.
                 is_clean = False
             try:

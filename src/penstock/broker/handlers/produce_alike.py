@@ -53,10 +53,10 @@ def append_alike(
     deferred = Deferred(len(batches))
 
     def done(outcome: dict[Partition, ErrorCode]) -> None:
-        error = outcome[partition]
-        final = (
-            [PartitionAnswer(partition.index, answer.error_code or error) for answer in answers] if error else answers
-        )
+        final = answers
+        if error := outcome[partition]:
+            lost = PartitionAnswer(partition.index, error)
+            final = [answer if answer.error_code else lost for answer in answers]
         deferred.complete([write_singles(version, correlation_ids, topic, final)])
 
     broker.commits.when_committed([partition], single.timeout_ms, done)
