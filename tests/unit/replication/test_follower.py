@@ -264,6 +264,24 @@ def test_a_log_that_begins_in_the_middle_of_a_batch_is_copied_with_the_whole_of_
     assert contents(own, 3) == contents(leader, 3)
 
 
+def test_a_damaged_batch_in_the_middle_of_which_the_leaders_log_begins_is_waited_for() -> None:
+    records = build_batch([Record(offset, 0, None, b"v") for offset in range(3)])
+    leader = make_log(5, 5)
+    leader.append(records, read_header(records), 5, 0)
+    damaged = bytearray(contents(leader, 2))
+    damaged[-1] ^= 1
+    own = make_log()
+    own.truncate_fully_and_start_at(3, 0)
+    follower = following(own, high_watermark=3)
+    follower.on_answer(
+        ask(follower), FetchedPartition(high_watermark=5, log_start_offset=3, records=damaged), 0, wall_ms=0
+    )
+    assert (own.log_start_offset, own.log_end_offset, follower.high_watermark) == (2, 2, 2)
+    whole = FetchedPartition(high_watermark=5, log_start_offset=3, records=contents(leader, 2))
+    follower.on_answer(ask(follower, BACKOFF_MS), whole, BACKOFF_MS, wall_ms=0)
+    assert (own.log_start_offset, own.log_end_offset, follower.high_watermark) == (3, 5, 5)
+
+
 def test_who_has_more_than_the_leader_in_an_epoch_it_does_not_know_is_cut_to_its_end() -> None:
     own = make_log(3, 3, 3)
     follower = following(own, high_watermark=3)

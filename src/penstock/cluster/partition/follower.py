@@ -159,7 +159,8 @@ class Follower:
                 # whole is kept, the rest is asked for again.
                 self.back_off(now_ms)
         self.is_caught_up = answer.high_watermark <= log.log_end_offset
-        self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log.log_end_offset))
+        # The log may have become shorter: by making room, where what was to come is damaged.
+        self.high_watermark = min(max(self.high_watermark, answer.high_watermark), log.log_end_offset)
         return doomed + self._advance_log_start(answer.log_start_offset)
 
     def _make_room_for(self, records: Bytes, wall_ms: int) -> list[str]:
