@@ -235,17 +235,20 @@ def test_who_was_away_for_longer_than_retention_begins_anew_where_the_leader_doe
     assert ask(follower, BACKOFF_MS).fetch_offset == 70
 
 
-@pytest.mark.parametrize(("leader_start", "own_start", "own_end"), [(1, 1, 1), (2, 2, 5), (3, 3, 5)])
+@pytest.mark.parametrize(("leader_start", "own_start", "own_end"), [(1, 1, 1), (2, 2, 5), (3, 2, 5)])
 def test_a_log_that_a_crash_took_the_beginning_of_is_copied_anew(
     leader_start: int, own_start: int, own_end: int
 ) -> None:
+    """Before its first fetch: by that the leader would take it for one that has everything."""
     own = make_log(5, 5, 5, 5, 5)
     own.advance_log_start(2)
     own.may_lack_beginning = True
     follower = following(own, high_watermark=5)
-    nothing_new = FetchedPartition(high_watermark=5, log_start_offset=leader_start)
-    follower.on_answer(ask(follower), nothing_new, 0, wall_ms=0)
+    assert follower.wants_offsets
+    assert follower.position(0) is None
+    follower.on_leader_offsets(9, leader_start, 5, 0, wall_ms=0)
     assert (own.log_start_offset, own.log_end_offset, follower.high_watermark) == (own_start, own_end, own_end)
+    assert ask(follower).fetch_offset == own_end
     assert not own.may_lack_beginning
 
 

@@ -93,7 +93,8 @@ class Follower:
         if (leader_id, leader_epoch) != (self.leader_id, self.leader_epoch):
             self.leader_id = leader_id
             self.leader_epoch = leader_epoch
-            self.wants_offsets = False
+            # Not after a first fetch: by that the leader would learn that everything is here.
+            self.wants_offsets = self._log.may_lack_beginning
             self._be_hopeful()
 
     # Questions
@@ -140,11 +141,6 @@ class Follower:
         self._be_hopeful()
         if answer.diverging_epoch is not None:
             return self._truncate(*answer.diverging_epoch, wall_ms)
-        if log.may_lack_beginning:
-            log.may_lack_beginning = False
-            if answer.log_start_offset < log.log_start_offset:
-                self.high_watermark = answer.log_start_offset
-                return log.truncate_fully_and_start_at(answer.log_start_offset, wall_ms)
         doomed: list[str] = []
         if answer.records:
             doomed = self._make_room_for(answer.records, wall_ms)
@@ -203,13 +199,19 @@ class Follower:
     def on_leader_offsets(
         self, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int, *, wall_ms: int
     ) -> list[str]:
-        """The leader's log goes from `start_offset` to `end_offset`; asked for since ours ends outside of it. Paths to
-        be removed are returned. Raises DiskError."""
+        """The leader's log goes from `start_offset` to `end_offset`; asked for since ours ends outside of it, or it is
+        not sure that it has its beginning. Paths to be removed are returned. Raises DiskError."""
         log = self._log
         if leader_epoch != self.leader_epoch or not self.wants_offsets:
             return []
         self.wants_offsets = False
         doomed: list[str] = []
+        if log.may_lack_beginning:
+            log.may_lack_beginning = False
+            if start_offset < log.log_start_offset:
+                doomed = log.truncate_fully_and_start_at(start_offset, wall_ms)
+                self.high_watermark = start_offset
+            return doomed
         if end_offset < log.log_end_offset:
             doomed = log.truncate_to(end_offset, wall_ms)
         if start_offset > log.log_end_offset:
