@@ -146,8 +146,8 @@ def read_single(version: int, frame: memoryview, position: int) -> SingleBatch |
         if not 0 < length < 0x80 or topic_end + 10 > len(frame):
             return None
     partition_count, partition = _COUNT_AND_INDEX.unpack_from(frame, topic_end)
-    records = read_single_records(frame, topic_end + 5)
-    if partition_count != 2 or records is None:
+    records = read_single_records(frame, topic_end + 5) if partition_count == 2 else None
+    if records is None:
         return None
     topic = bytes(frame[position:topic_end])
     if version < TOPIC_IDS_FROM and not topic.isascii():
