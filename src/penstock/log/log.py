@@ -25,7 +25,7 @@ from penstock.log.checkpoints import PARTITION_METADATA_FILE, format_partition_m
 from penstock.log.config import LogConfig
 from penstock.log.end_marker import read_end_marker
 from penstock.log.producer_state import Duplicate, ProducerState
-from penstock.log.scan import Place, is_plausible
+from penstock.log.scan import CorruptSegment, Place, is_plausible
 from penstock.log.segment import OffsetAndTimestamp, Segment
 from penstock.log.storage import Flush, StoredLog
 from penstock.log.transaction_index import AbortedTransaction
@@ -254,7 +254,7 @@ class Log(StoredLog):
     def read(self, offset: int, max_bytes: int, upper_offset: int, *, at_least_one: bool = True) -> Slice | None:
         """Up to `max_bytes` from the batch that holds `offset`, of batches below `upper_offset` (the high watermark or
         the last stable offset), within one segment. None when there is nothing. `at_least_one` gives the first batch
-        even if it is larger (KIP-74). Raises Refused(OFFSET_OUT_OF_RANGE)."""
+        even if it is larger (KIP-74). Raises Refused(OFFSET_OUT_OF_RANGE), and CORRUPT_MESSAGE."""
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise Refused(
@@ -273,6 +273,9 @@ class Log(StoredLog):
             segment, place = found
         # The usual case, everything readable up to the end, needs no second lookup.
         upper = segment.find(upper_offset) if upper_offset < end_offset else None
+        if upper is not None and upper.position == place.position:
+            # What may be read ends where a batch does: this one's last offset has rotted.
+            raise CorruptSegment(segment.file, place.position)
         end = segment.size if upper is None else upper.position
         length = min(end - place.position, max(max_bytes, place.size) if at_least_one else max_bytes)
         if length < place.size:

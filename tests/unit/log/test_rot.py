@@ -46,6 +46,17 @@ def test_a_batch_whose_offsets_have_rotted_is_not_passed_over(position: int, bit
     assert refused.value.code is ErrorCode.corrupt_message
 
 
+def test_a_batch_that_seems_to_reach_beyond_what_may_be_read_is_damaged() -> None:
+    """Whoever asks for it must not wait for it in vain."""
+    disk = SimDisk()
+    log, batch_bytes = rotten_log(disk)
+    assert log.read(1, 1, 2) is not None
+    disk.flip_bit(FIRST_FILE, batch_bytes + 24, 3)
+    with pytest.raises(Refused) as refused:
+        log.read(1, 1, 2)
+    assert refused.value.code is ErrorCode.corrupt_message
+
+
 @pytest.mark.parametrize("position", [LENGTH_POSITION, 16, 70], ids=["length", "magic", "record"])
 def test_who_reads_a_whole_log_stops_at_what_is_damaged(position: int) -> None:
     disk = SimDisk()
