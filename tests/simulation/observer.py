@@ -243,8 +243,8 @@ class Observer:
         assert host.loop is not None
         others = [one.name for one in self._cluster.hosts.values() if one is not host]
         link = self._cluster.network.link
-        is_cut_off = all(link(host.name, other).is_cut and link(other, host.name).is_cut for other in others)
-        if not is_cut_off or host.loop.is_held:
+        links = [link(*pair) for other in others for pair in ((host.name, other), (other, host.name))]
+        if not all(one.is_cut for one in links) or host.loop.is_held:
             self._isolated.pop(host.node_id, None)
             return
         # Who is left alone with the vote needs nobody else to lead.
@@ -252,6 +252,10 @@ class Observer:
         is_only_voter = quorum.voters.is_only(quorum.key)
         now_s = self._cluster.scheduler.now_s
         since_s, before = self._isolated.setdefault(host.node_id, (now_s, epoch))
+        last_cut_s = max(one.cut_at_s for one in links)
+        if last_cut_s > since_s:
+            # Between two looks somebody could be reached.
+            since_s, before = last_cut_s, epoch
         if now_s - since_s < _ISOLATION_SETTLES_S:
             # A vote that was on its way, and was granted, may still raise it.
             self._isolated[host.node_id] = (since_s, epoch)
