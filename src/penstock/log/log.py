@@ -40,7 +40,7 @@ class Run(NamedTuple):
     batches: Sequence[memoryview]
     record_counts: Sequence[int]
     max_timestamps: Sequence[int]
-    # All of one producer; empty where there is none.
+    # Empty where no batch has a producer id.
     headers: Sequence[BatchHeader]
 
 
@@ -87,7 +87,8 @@ class Log(StoredLog):
             if producers is None:
                 producers = self._producers = ProducerState()
             for base_offset, header in zip(base_offsets, headers, strict=True):
-                producers.update(header, base_offset, None, now_ms)
+                if header.producer_id >= 0:
+                    producers.update(header, base_offset, None, now_ms)
         self.log_end_offset = end_offset
         last_size = len(batches[-1])
         self._tail = Place(end - last_size, last_size, base_offsets[-1], end_offset - 1)

@@ -181,10 +181,9 @@ class Segment:
 
     def append_all(self, batches: Sequence[Bytes], end_offsets: Sequence[int], max_timestamps: Sequence[int]) -> None:
         """As `append` of one after the other, in one write, all or none. An end offset is one more than the last."""
-        data = b"".join(batches)
-        self.file.append(data)
+        self.file.append_all(batches)
         position = self.size
-        self.size = position + len(data)
+        self.size = position + sum(map(len, batches))
         if position and self.size - self._indexed_position <= self._interval_bytes:
             # Hot: none of them needs an entry.
             largest = max(max_timestamps)

@@ -5,7 +5,7 @@ some prefix is, perhaps with a torn end. A file replaced by `write_file` has its
 removals and truncations are in order and kept, as by a journal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.ports import Bytes, DiskError, DiskFull, MissingFile
@@ -48,6 +48,9 @@ class SimFile:
         content = disk.content(self.path, make=True)
         content.data += data
         content.modified_ms = disk.now_ms
+
+    def append_all(self, parts: Sequence[Bytes]) -> None:
+        self.append(b"".join(parts))
 
     def read(self, position: int, length: int) -> bytes:
         self._disk.act("read", self.path)

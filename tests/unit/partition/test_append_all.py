@@ -1,7 +1,9 @@
 """Batches that are appended together end as if they had come one by one."""
 
+from itertools import zip_longest
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,18 +49,33 @@ odd = st.one_of(
 )
 
 
-def continuing(counts: list[int], first_sequence: int) -> list[bytearray]:
+def continuing(counts: list[int], first_sequence: int, producer_id: int = 5) -> list[bytearray]:
     """As a producer sends them that has several requests on their way."""
     run = []
     for count in counts:
-        run.append(batch(count, producer_id=5, producer_epoch=0, base_sequence=first_sequence))
+        run.append(batch(count, producer_id=producer_id, producer_epoch=0, base_sequence=first_sequence))
         first_sequence += count
     return run
+
+
+def interleaved(*of_producers: list[bytearray]) -> list[bytearray]:
+    """As several producers send them at a time."""
+    return [each for in_turn in zip_longest(*of_producers) for each in in_turn if each is not None]
+
+
+counts = st.lists(st.integers(1, 3), min_size=1, max_size=4)
+first_sequences = st.sampled_from([0, 0, 0, 1, 3])
 
 
 runs = st.one_of(
     st.lists(plain, min_size=1, max_size=5),
     st.builds(continuing, st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(0, 4)),
+    st.builds(
+        interleaved,
+        st.builds(continuing, counts, first_sequences),
+        st.builds(continuing, counts, first_sequences, st.just(6)),
+        st.lists(plain, max_size=2),
+    ),
     st.lists(st.one_of(plain, idempotent, odd), min_size=1, max_size=5),
 )
 
@@ -82,13 +99,22 @@ def test_together_or_one_by_one_makes_no_difference(lives: list[list[bytearray]]
     )
 
 
-def test_a_run_is_one_write() -> None:
+@pytest.mark.parametrize(
+    "run",
+    [
+        [batch(), batch(), batch()],
+        [batch(), *continuing([1, 2], 0)],
+        interleaved(continuing([2, 1], 0), continuing([1, 1], 0, 6)),
+    ],
+    ids=["without producers", "of a producer and of none", "of two producers"],
+)
+def test_a_run_is_one_write(run: list[bytearray]) -> None:
     disk = SimDisk()
     partition = make_partition(disk)
     partition.append(memoryview(batch()), 1, VERSION, NOW_MS)
     disk.fail("append", ".log")
-    answers = partition.append_all([memoryview(batch()) for _ in range(3)], 1, VERSION, NOW_MS)
-    assert [answer.error_code for answer in answers] == [ErrorCode.kafka_storage_error] * 3
+    answers = partition.append_all([memoryview(each) for each in run], 1, VERSION, NOW_MS)
+    assert [answer.error_code for answer in answers] == [ErrorCode.kafka_storage_error] * len(run)
     assert partition.log.log_end_offset == 1
 
 

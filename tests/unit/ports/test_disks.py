@@ -27,6 +27,18 @@ def test_a_file_is_made_by_its_first_append_and_read_anywhere(disk: Disk) -> Non
     assert disk.read_file("a") == b"hello world"
 
 
+@pytest.mark.parametrize("count", [1, 3, 2000])
+def test_parts_are_appended_in_their_order(disk: Disk, count: int) -> None:
+    file = disk.open("a")
+    file.append(b"first")
+    parts = [str(number).encode() for number in range(count)]
+    file.append_all([memoryview(part) for part in parts])
+    file.append(b"last")
+    expected = b"".join([b"first", *parts, b"last"])
+    assert file.size() == len(expected)
+    assert disk.read_file("a") == expected
+
+
 def test_an_empty_append_makes_the_file(disk: Disk) -> None:
     disk.open("a").append(b"")
     assert disk.exists("a")

@@ -52,10 +52,13 @@ def test_a_full_disk_is_told_apart_and_nothing_is_counted(tmp_path: Path) -> Non
     file = RealDisk(str(tmp_path)).open("full")
     with pytest.raises(DiskFull, match="no space left appending to full"):
         file.append(b"x")
+    with pytest.raises(DiskFull, match="no space left appending to full"):
+        file.append_all([b"x", b"y"])
     assert file.size() == 0
 
 
-def test_a_half_written_append_is_cut_off_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parts", [[bytes(100)], [bytes(25)] * 4])
+def test_a_half_written_append_is_cut_off_again(tmp_path: Path, parts: list[bytes]) -> None:
     disk = RealDisk(str(tmp_path))
     file = disk.open("a")
     file.append(bytes(50))
@@ -64,7 +67,7 @@ def test_a_half_written_append_is_cut_off_again(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (80, hard))
     try:
         with pytest.raises(DiskError, match="File too large"):
-            file.append(bytes(100))
+            file.append_all(parts)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (file.size(), os.path.getsize(tmp_path / "a")) == (50, 50)

@@ -20,6 +20,7 @@ from penstock.cluster.partition.validation import (
     Rejected,
     check_batch,
     cut_to_one_batch,
+    firsts_of_producers,
     is_plainly_good,
     must_open,
     plain_run,
@@ -277,12 +278,15 @@ class Partition:
             return PartitionAnswer(self.index, ErrorCode.kafka_storage_error, error_message=str(problem))
 
     def append_all(
-        self, batches: Sequence[memoryview], acks: int, produce_version: int, now_ms: int
+        self, batches: Sequence[memoryview | None], acks: int, produce_version: int, now_ms: int
     ) -> list[PartitionAnswer]:
         """As `append` of one after the other, none of them in a transaction: with one write if none needs a second
         look."""
+        if len(batches) == 1:
+            return [self.append(batches[0], acks, produce_version, now_ms)]
+        some = [batch for batch in batches if batch is not None]
         try:
-            base_offsets = self._append_plain(batches, acks, now_ms)
+            base_offsets = self._append_plain(some, acks, now_ms) if len(some) == len(batches) else None
         except DiskError as problem:
             refused = PartitionAnswer(self.index, ErrorCode.kafka_storage_error, error_message=str(problem))
             return [refused] * len(batches)
@@ -307,7 +311,7 @@ class Partition:
             return None
         run = plain_run(batches, self.config, now_ms)
         log = self.log
-        if run is None or (run.headers and not self._is_next_of_producer(run.headers[0], log, now_ms)):
+        if run is None or (run.headers and not self._are_next_of_producers(run.headers, log, now_ms)):
             return None
         base_offsets = log.append_run(run, self.leader_epoch, now_ms)
         if base_offsets is None:
@@ -320,9 +324,12 @@ class Partition:
             self._tell_of_append(size)
         return base_offsets
 
-    def _is_next_of_producer(self, header: BatchHeader, log: Log, now_ms: int) -> bool:
-        is_next = log.check_producer(header) is None
-        return is_next and not self._follows_a_refused_one(header, None, log, now_ms)
+    def _are_next_of_producers(self, headers: Sequence[BatchHeader], log: Log, now_ms: int) -> bool:
+        firsts = firsts_of_producers(headers)
+        return firsts is not None and all(
+            log.check_producer(header) is None and not self._follows_a_refused_one(header, None, log, now_ms)
+            for header in firsts
+        )
 
     def append_own(self, batch: bytearray, now_ms: int) -> None:
         """Appends a batch that this node made itself, as a coordinator does. Raises DiskError."""

@@ -84,15 +84,14 @@ def is_plainly_good(data: memoryview, header: BatchHeader, config: LogConfig, no
 
 
 def plain_run(batches: Sequence[memoryview], config: LogConfig, now_ms: int) -> Run | None:
-    """Hot: what the log must know of these, if `is_plainly_good` holds for each, and they are of one producer, each
-    continuing the sequence of the one before, or of none. Column by column, which the interpreter does in loops of its
-    own."""
+    """Hot: what the log must know of these, if `is_plainly_good` holds for each. Column by column, which the
+    interpreter does in loops of its own."""
     try:
         headers = [_read_fields(batch) for batch in batches]
     except struct.error:
         return None
     columns = zip(*headers, strict=True)
-    offsets, lengths, _, magics, crcs, attributes, deltas, _, timestamps, ids, epochs, sequences, counts = columns
+    offsets, lengths, _, magics, crcs, attributes, deltas, _, timestamps, ids, _, _, counts = columns
     if (
         magics != (MAGIC,) * len(batches)
         or any(offsets)
@@ -108,10 +107,26 @@ def plain_run(batches: Sequence[memoryview], config: LogConfig, now_ms: int) -> 
         return None
     if max(ids) < 0:
         return Run(batches, counts, timestamps, ())
-    ends = [sequence + count for sequence, count in zip(sequences, counts, strict=True)]
-    if len(set(ids)) > 1 or len(set(epochs)) > 1 or epochs[0] < 0 or sequences[0] < 0 or ends[:-1] != [*sequences[1:]]:
-        return None
     return Run(batches, counts, timestamps, [BatchHeader(*header) for header in headers])
+
+
+def firsts_of_producers(headers: Sequence[BatchHeader]) -> list[BatchHeader] | None:
+    """The first batch of each producer, if all others continue the sequence of the one before; None if one does not."""
+    firsts = []
+    followed_by: dict[int, tuple[int, int]] = {}
+    for header in headers:
+        producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
+        if producer_id < 0:
+            continue
+        expected = followed_by.get(producer_id)
+        if expected is None:
+            if epoch < 0 or sequence < 0:
+                return None
+            firsts.append(header)
+        elif expected != (epoch, sequence):
+            return None
+        followed_by[producer_id] = epoch, sequence + header.record_count
+    return firsts
 
 
 def refuse_headless(data: memoryview | None) -> NotOneBatch:
