@@ -1,5 +1,6 @@
 """What can be seen of a running node: who is woken when, in which order answers come, how it stops and starts."""
 
+import contextlib
 import re
 import signal
 import struct
@@ -164,6 +165,60 @@ def test_requests_that_come_together_are_each_answered_as_alone(
         values = [record.value for record in records_of(fetch(wire, topic_name, 0, max_bytes=1 << 20).records)]
     good = [number for number, (index, error, _) in enumerate(expected) if index == 0 and not error]
     assert values[1::2] == [b"%d" % number for number in good]
+
+
+def test_large_requests_that_come_together_are_stored_as_they_were_sent(shared_broker: Node, topic_name: str) -> None:
+    """Of several clients, for several partitions each, and more than a connection's buffer holds, which is where they
+    are until the end of the turn."""
+    clients, rounds, partitions = 3, 40, 3
+    with contextlib.ExitStack() as open_wires:
+        wires = [open_wires.enter_context(Wire(shared_broker.port, 60)) for _ in range(clients)]
+        topic_id = create_topic(wires[0], topic_name, partitions=partitions)
+
+        def value(client: int, number: int, index: int) -> bytes:
+            return b"%d %d %d " % (client, number, index) * (100 + 97 * number % 3000)
+
+        def send(client: int) -> None:
+            frames = b""
+            for number in range(rounds):
+                batches = [(index, batch_of([value(client, number, index)])) for index in range(partitions)]
+                body = produce_of(topic_name, batches, topic_id=topic_id, acks=1 if number % 7 else -1)
+                frames += framed(request_payload(PRODUCE, 13, body, number))
+            wires[client].send_bytes(frames)
+
+        senders = [threading.Thread(target=send, args=(client,), daemon=True) for client in range(clients)]
+        for sender in senders:
+            sender.start()
+        offsets: dict[tuple[int, int], bytes] = {}
+        for client, wire in enumerate(wires):
+            for number in range(rounds):
+                payload = wire.receive()
+                assert correlation_id_of(payload) == number
+                (topic,) = decode_answer(PRODUCE, 13, payload).responses
+                for one in topic.partition_responses:
+                    assert one.error_code == ErrorCode.none
+                    offsets[one.index, one.base_offset] = value(client, number, one.index)
+        stored: dict[tuple[int, int], bytes | None] = {}
+        for index in range(partitions):
+            while (offset := sum(key[0] == index for key in stored)) < clients * rounds:
+                found = fetch(wires[0], topic_name, offset, partition=index, max_bytes=1 << 20)
+                for record in records_of(found.records):
+                    stored[index, record.offset] = record.value
+    assert stored == offsets
+
+
+def test_what_came_before_a_malformed_frame_is_answered(shared_broker: Node, topic_name: str) -> None:
+    with Wire(shared_broker.port) as wire:
+        topic_id = create_topic(wire, topic_name)
+        frames = b""
+        for number in range(3):
+            body = produce_of(topic_name, [(0, batch_of([b"%d" % number]))], topic_id=topic_id, acks=1)
+            frames += framed(request_payload(PRODUCE, 13, body, number))
+        wire.send_bytes(frames + struct.pack(">i", -1))
+        assert [correlation_id_of(wire.receive()) for _ in range(3)] == [0, 1, 2]
+        assert wire.is_closed_by_peer()
+    with Wire(shared_broker.port) as wire:
+        assert fetch(wire, topic_name, 0).high_watermark == 3
 
 
 def test_commits_that_come_together_are_each_answered_and_the_last_one_counts(

@@ -1,63 +1,187 @@
-"""Produce requests that follow each other on a connection and are for the same partition, served together.
+"""Produce requests of one turn of the event loop: their batches are appended together.
 
-A producer that does not wait for its batches to fill sends many small ones at once. What they have in common is looked
-at once, their batches reach the log with one write, and their answers leave as one.
+A batch costs less by far where it is part of a longer write, and is checked beside others. So requests are not served
+as they are read but when all connections that have something to say were heard: then each partition gets the batches
+of all clients in one write, and each client its answers in one.
+
+Nobody can tell the difference. The order of one client's requests is kept: before anything else is done for it, what it
+has put off is done (`Connection.settle`), which also goes for its receive buffer, where the batches still are.
 """
 
-from time import perf_counter_ns
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from penstock.base.errors import ErrorCode
-from penstock.broker.api import Answer, Broker
-from penstock.broker.connection import Alike, Connection, Deferred
+from penstock.broker.connection import Connection, Deferred, answers_gathered
 from penstock.cluster.partition.partition import Partition
 from penstock.protocol.produce import (
+    TOPIC_IDS_FROM,
     PartitionAnswer,
-    SingleBatch,
-    read_single_records,
+    encode_produce_response,
     write_singles,
 )
 
-_PRODUCE = 0
-_ACKS_ALL = -1
+if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
+
+log = logging.getLogger("penstock.produce")
+
+ACKS_ALL = -1
+
+# Topic as the request has it, index, and one batch of every request.
+Part = tuple[bytes, int, Sequence[memoryview | None]]
 
 
-def take_alike(connection: Connection, frame: memoryview, single: SingleBatch) -> list[Alike]:
-    """The correlation ids and records of the requests that follow `frame` and differ from it only in their records."""
-    alike = connection.take_alike(frame, single.size_position)
-    taken: list[Alike] = []
-    for correlation_id, each in alike:
-        records = read_single_records(each, single.size_position)
-        if records is None:
-            connection.give_back(alike[len(taken) :])
-            break
-        taken.append((correlation_id, records))
-    return taken
+class Requests(Deferred):
+    """One request, or several for one partition that differ in nothing but their batches; and what is answered."""
+
+    __slots__ = ("acks", "answers", "correlation_ids", "parts", "timeout_ms", "uncommitted", "version")
+
+    def __init__(
+        self, version: int, correlation_ids: Sequence[int], acks: int, timeout_ms: int, parts: Sequence[Part]
+    ) -> None:
+        # As Deferred does, and a call less.
+        self.requests = len(correlation_ids)
+        self.timed = self._connection = self._parts = None
+        self.version = version
+        self.correlation_ids = correlation_ids
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.parts = parts
+        # To each batch of each part.
+        self.answers: list[Sequence[PartitionAnswer]] = [()] * len(parts)
+        # What is in the log, and the answer has to wait for: by the topic as the request has it, and index.
+        self.uncommitted: dict[tuple[bytes, int], Partition] = {}
+
+    def finish(self, outcome: Mapping[tuple[bytes, int], ErrorCode]) -> None:
+        """`outcome` tells what has become of `uncommitted`."""
+        ids, parts, answers = self.correlation_ids, self.parts, self.answers
+        if any(outcome.values()):
+            answers = [
+                _with_error(of_part, outcome.get((topic, index), ErrorCode.none))
+                for (topic, index, _), of_part in zip(parts, answers, strict=True)
+            ]
+        if len(parts) == 1:
+            topic = parts[0][0]
+            if len(ids) > 1:
+                self.complete([write_singles(self.version, ids, topic, answers[0])])
+            else:
+                self.complete([encode_produce_response(self.version, ids[0], [(topic, answers[0])])])
+            return
+        by_topic: dict[bytes, list[PartitionAnswer]] = {}
+        for (topic, _, _), of_part in zip(parts, answers, strict=True):
+            by_topic.setdefault(topic, []).extend(of_part)
+        self.complete([encode_produce_response(self.version, ids[0], list(by_topic.items()))])
 
 
-def append_alike(
-    broker: Broker, partition: Partition, version: int, correlation_id: int, single: SingleBatch, more: list[Alike]
-) -> Answer:
-    """Appends the batches of all, and answers all."""
-    started_ns = perf_counter_ns()
-    topic, acks = single.topic, single.acks
-    correlation_ids = [correlation_id, *[each for each, _ in more]]
-    batches = [single.records, *[records for _, records in more]]
-    answers = partition.append_all(batches, acks, version, broker.clock.now_ms())
-    failures = sum([answer.error_code != 0 for answer in answers])
-    if failures:
-        broker.metrics.failed_produce_requests[partition.topic] += failures
-    if acks != _ACKS_ALL or failures == len(answers) or not broker.commits.is_due(partition):
-        # The router counts one.
-        broker.metrics.times[_PRODUCE].record(started_ns, len(more))
-        return [write_singles(version, correlation_ids, topic, answers)]
-    deferred = Deferred(len(batches))
+def _with_error(answers: Sequence[PartitionAnswer], error: ErrorCode) -> Sequence[PartitionAnswer]:
+    """What was refused keeps its own reason."""
+    if not error:
+        return answers
+    return [answer if answer.error_code else PartitionAnswer(answer.partition, error) for answer in answers]
+
+
+class Appending:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._put_off: list[tuple[Connection, Requests]] = []
+
+    def take(self, connection: Connection, requests: Requests) -> Requests:
+        """With acks 1 or all, and in no transaction. Where the client has sent nothing else, it waits for the answer:
+        then it is served at once."""
+        if not connection.has_more and len(requests.correlation_ids) == 1:
+            self._append([(connection, requests)])
+            return requests
+        if not self._put_off:
+            asyncio.get_running_loop().call_soon(self.run)
+        self._put_off.append((connection, requests))
+        connection.settle = self.run
+        return requests
+
+    def run(self) -> None:
+        """Appends what was put off, and answers what need not wait for its commit."""
+        put_off, self._put_off = self._put_off, []
+        for connection, _ in put_off:
+            connection.settle = None
+        with answers_gathered():
+            try:
+                self._append(put_off)
+            except Exception:
+                log.exception("Produce met a defect in the broker")
+                for _, requests in put_off:
+                    requests.fail("see the error above")
+
+    def _append(self, put_off: Sequence[tuple[Connection, Requests]]) -> None:
+        # Hot: a few steps for each request, and a few for each partition.
+        broker = self._broker
+        now_ms = broker.clock.now_ms()
+        together: dict[tuple[Partition, int, int], list[tuple[Requests, int]]] = {}
+        for _, requests in put_off:
+            version, acks = requests.version, requests.acks
+            topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
+            for position, (topic, index, batches) in enumerate(requests.parts):
+                hosted = topics.get(topic)
+                partition = None if hosted is None else hosted.get(index)
+                if partition is None:
+                    unknown = PartitionAnswer(index, why_unknown(broker, topic, index, version))
+                    requests.answers[position] = [unknown] * len(batches)
+                    broker.metrics.failed_produce_requests[""] += len(batches)
+                    continue
+                key = partition, acks, version
+                if key in together:
+                    together[key].append((requests, position))
+                else:
+                    together[key] = [(requests, position)]
+        for (partition, acks, version), shares in together.items():
+            self._append_to(partition, acks, version, shares, now_ms)
+        for _, requests in put_off:
+            answer_when_committed(broker, requests)
+
+    def _append_to(
+        self, partition: Partition, acks: int, version: int, shares: Sequence[tuple[Requests, int]], now_ms: int
+    ) -> None:
+        if len(shares) == 1:
+            requests, position = shares[0]
+            batches = requests.parts[position][2]
+        else:
+            batches = [batch for requests, position in shares for batch in requests.parts[position][2]]
+        answers = partition.append_all(batches, acks, version, now_ms)
+        failures = len([answer for answer in answers if answer.error_code])
+        if failures:
+            self._broker.metrics.failed_produce_requests[partition.topic] += failures
+        is_due = acks == ACKS_ALL and failures < len(answers) and self._broker.commits.is_due(partition)
+        start = 0
+        for requests, position in shares:
+            end = start + len(requests.correlation_ids)
+            requests.answers[position] = answers[start:end]
+            start = end
+            if is_due:
+                topic, index, _ = requests.parts[position]
+                requests.uncommitted[topic, index] = partition
+
+
+def answer_when_committed(broker: "Broker", requests: Requests) -> None:
+    if not requests.uncommitted:
+        requests.finish({})
+        return
 
     def done(outcome: dict[Partition, ErrorCode]) -> None:
-        final = answers
-        if error := outcome[partition]:
-            lost = PartitionAnswer(partition.index, error)
-            final = [answer if answer.error_code else lost for answer in answers]
-        deferred.complete([write_singles(version, correlation_ids, topic, final)])
+        requests.finish({key: outcome[partition] for key, partition in requests.uncommitted.items()})
 
-    broker.commits.when_committed([partition], single.timeout_ms, done)
-    return deferred
+    broker.commits.when_committed(list(requests.uncommitted.values()), requests.timeout_ms, done)
+
+
+def why_unknown(broker: "Broker", topic: bytes, index: int, version: int) -> ErrorCode:
+    """Why a partition is not here."""
+    if version >= TOPIC_IDS_FROM:
+        known = broker.image.topics_by_id.get(UUID(bytes=topic))
+        if known is None:
+            return ErrorCode.unknown_topic_id
+    else:
+        known = broker.image.topics.get(topic.decode(errors="replace"))
+    if known is None or index not in known.partitions:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.not_leader_or_follower

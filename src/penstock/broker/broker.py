@@ -15,6 +15,7 @@ from penstock.base.ports import Clock, Disk, DiskError, Random
 from penstock.base.settings import NodeSettings
 from penstock.broker import replication, throttling
 from penstock.broker.absences import Absences
+from penstock.broker.appending import Appending
 from penstock.broker.broker_life import BrokerLife
 from penstock.broker.commits import Commits
 from penstock.broker.controller_channel import ControllerChannel
@@ -137,6 +138,7 @@ class Broker:
         self.topics_by_name = self.hosting.by_name
         self.topics_by_id = self.hosting.by_id
         self.commits = Commits(self)
+        self.appending = Appending(self)
         self.links = Links(self)
         self.groups = GroupCoordinator(self)
         self.producer_ids = ProducerIdBlocks(self)

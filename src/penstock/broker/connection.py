@@ -12,12 +12,11 @@ is read from this client, and TCP makes it wait.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any
 
@@ -52,21 +51,23 @@ Alike = tuple[int, memoryview]
 _gathering: "dict[Connection, None] | None" = None
 
 
-@contextlib.contextmanager
-def answers_gathered() -> Iterator[None]:
+class answers_gathered:
     """Deferred answers that are completed in here leave at the end, those of one client in one system call."""
-    global _gathering
-    if _gathering is not None:
-        yield
-        return
-    gathered: dict[Connection, None] = {}
-    _gathering = gathered
-    try:
-        yield
-    finally:
-        _gathering = None
-        for connection in gathered:
-            connection.release()
+
+    __slots__ = ("_is_outermost",)
+
+    def __enter__(self) -> None:
+        global _gathering
+        self._is_outermost = _gathering is None
+        if self._is_outermost:
+            _gathering = {}
+
+    def __exit__(self, *raised: object) -> None:
+        global _gathering
+        if self._is_outermost:
+            gathered, _gathering = _gathering, None
+            for connection in gathered or ():
+                connection.release()
 
 
 class Deferred:
@@ -128,6 +129,7 @@ class Connection:
         "local_address",
         "on_closed",
         "peer",
+        "settle",
     )
 
     def __init__(
@@ -165,6 +167,8 @@ class Connection:
         self.last_active = loop.time()
         self.local_address: tuple[str, int] = connected.getsockname()[:2]
         self.peer = "{}:{}".format(*connected.getpeername()[:2])
+        # Where something was put off that this client has asked for, and that is still in the buffer: has it done.
+        self.settle: Callable[[], None] | None = None
         # Called once when the connection ends: what waits on its behalf gives up.
         self.on_closed: list[Callable[[], None]] = []
         loop.add_reader(self._descriptor, self._read_ready)
@@ -195,6 +199,11 @@ class Connection:
         self.on_closed.clear()
         self._on_close(self)
 
+    @property
+    def has_more(self) -> bool:
+        """For the handler of a frame: whether others have come with it, or something waits for the end of this turn."""
+        return self._end > self._start or self.settle is not None
+
     def stop_reading(self) -> None:
         if self._is_reading and not self.is_closed:
             self._is_reading = False
@@ -203,6 +212,8 @@ class Connection:
     # Reading
 
     def _read_ready(self) -> None:
+        if self.settle is not None:
+            self.settle()
         if self._end == len(self._buffer):
             # Whole frames fill it, left from a pause: they make the room.
             self._handle_frames()
@@ -228,6 +239,8 @@ class Connection:
         except Malformed as problem:
             # Answers that were owed before the bad frame still go out.
             self._in_dispatch = False
+            if self.settle is not None:
+                self.settle()
             self._flush()
             self.close(f"{problem}")
             return
@@ -258,6 +271,8 @@ class Connection:
             if result is not None:
                 self._accept(result)
             if self._out_bytes > _OUT_BYTES_MAX or len(self._pending) > _PENDING_MAX:
+                if self.settle is not None:
+                    self.settle()
                 self._flush()
                 self._pause_if_loaded()
         self._start = start
@@ -297,6 +312,8 @@ class Connection:
         capacity = len(self._buffer)
         if self._end < capacity and self._start + 4 + size <= capacity:
             return
+        if self.settle is not None:
+            self.settle()
         # It was filled: a busy connection gets more room, so that fewer frames have to be moved to the front.
         remaining = self._buffer[self._start : self._end]
         if self._end * 2 > capacity and (capacity < _BUFFER_BYTES_BUSY or left * 2 > capacity):

@@ -79,6 +79,7 @@ from penstock.protocol.messages import Malformed, Struct, decode_request, encode
 
 log = logging.getLogger("penstock.router")
 
+_PRODUCE = 0
 _ENVELOPE = 58
 _FORWARD_SECONDS_MAX = 10.0
 _FRAME = Packer(">ii")
@@ -186,6 +187,8 @@ class Router:
         api, flexible, times = used
         position = body_position(frame, client_id_bytes, flexible)
         started_ns = perf_counter_ns()
+        if connection.settle is not None and api_key != _PRODUCE:
+            connection.settle()
         if isinstance(api, HotApi):
             answer = api.handle_frame(self._broker, connection, version, correlation_id, frame, position)
         else:

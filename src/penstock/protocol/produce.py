@@ -8,7 +8,7 @@ broker's tables are keyed by.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -73,7 +73,7 @@ class PartitionAnswer(NamedTuple):
     error_message: str | None = None
 
 
-TopicAnswer = tuple[bytes, list[PartitionAnswer]]
+TopicAnswer = tuple[bytes, Sequence[PartitionAnswer]]
 
 
 def decode_produce_request(version: int, frame: memoryview, position: int) -> ProduceRequest:
@@ -159,7 +159,11 @@ def read_single_records(frame: memoryview, size_position: int) -> memoryview | N
     """Hot: the records of a request that is like one which `read_single` knew, up to their size. None if the rest is
     not, or cut short."""
     try:
-        size, start = read_uvarint(frame, size_position)
+        size, start = frame[size_position], size_position + 1
+        if size > 0x7F:
+            high, start = frame[start], start + 1
+            # Two bytes are the rule.
+            size, start = (size & 0x7F | high << 7, start) if high < 0x80 else read_uvarint(frame, size_position)
     except (IndexError, Malformed):
         return None
     end = start + size - 1
@@ -264,9 +268,13 @@ _INDEX_AND_ERROR = Struct(">ih")
 _ANSWER_TAIL = Struct(">qqBBBBiB")
 
 
-@cache
-def _single_answer(head_bytes: int) -> Struct:
-    return Struct(f">ii{head_bytes}sq{_ANSWER_TAIL.size}s")
+@lru_cache(4096)
+def _single_answer(version: int, topic: bytes, partition: int) -> tuple[Struct, bytes]:
+    """Layout and head of the answers for a partition."""
+    # No tags, one topic, one partition, no error: counts are by one too large.
+    named = topic if version >= TOPIC_IDS_FROM else uvarint(len(topic) + 1) + topic
+    head = b"\0\2%b\2%b" % (named, _INDEX_AND_ERROR.pack(partition, 0))
+    return Struct(f">ii{len(head)}sq{_ANSWER_TAIL.size}s"), head
 
 
 def write_singles(
@@ -274,14 +282,11 @@ def write_singles(
 ) -> bytes:
     """Hot: the answers to `read_single`'s requests for a partition, one after the other."""
     partition, _, _, append_time_ms, log_start_offset, _, _ = answers[0]
-    if any(answer[1] or answer[3] != append_time_ms for answer in answers):
+    if [answer for answer in answers if answer[1] or answer[3] != append_time_ms]:
         pairs = zip(correlation_ids, answers, strict=True)
         return b"".join([_write_flexible(version, each, [(topic, [answer])]) for each, answer in pairs])
-    # No tags, one topic, one partition, no error: counts are by one too large.
-    named = topic if version >= TOPIC_IDS_FROM else uvarint(len(topic) + 1) + topic
-    head = b"\0\2%b\2%b" % (named, _INDEX_AND_ERROR.pack(partition, 0))
+    layout, head = _single_answer(version, topic, partition)
     tail = _ANSWER_TAIL.pack(append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0)
-    layout = _single_answer(len(head))
     pack, size = layout.pack, layout.size - 4
     pairs = zip(correlation_ids, answers, strict=True)
     return b"".join([pack(size, each, head, answer[2], tail) for each, answer in pairs])

@@ -14,6 +14,7 @@ def make_partition(
     disk: SimDisk,
     config: LogConfig | None = None,
     *,
+    index: int = 0,
     replicas: tuple[int, ...] = (1,),
     is_clean: bool = True,
     recovery_point: int = 0,
@@ -33,7 +34,7 @@ def make_partition(
     return Partition(
         "t",
         uuid.UUID(int=7),
-        0,
+        index,
         config or LogConfig(),
         replicas=replicas,
         isr=(1,),
