@@ -26,7 +26,8 @@ class Faults:
         self._is_over = False
         self._paused: dict[int, None] = {}
         # Who takes its leave.
-        self._leaving: set[int] = set()
+        # Which start of theirs is to end.
+        self._leaving: dict[int, int] = {}
         self.rot = Rot(cluster, note)
         # The node whose disk has lost something since all replicas were in sync.
         self._tainted: int | None = None
@@ -120,10 +121,14 @@ class Faults:
             return False
         self._note(f"stop {host.name}")
         host.stop_cleanly()
-        self._leaving.add(host.node_id)
+        starts = self._leaving[host.node_id] = host.starts
 
         def start_when_down() -> None:
-            self._leaving.discard(host.node_id)
+            if self._leaving.get(host.node_id) == starts:
+                del self._leaving[host.node_id]
+            if host.starts != starts:
+                # Somebody else was quicker.
+                return
             if host.is_up:
                 # It hangs while it takes its leave: somebody loses patience.
                 host.kill()

@@ -197,7 +197,11 @@ class Rot:
             self._is_starting = not host.is_ready
         elif self._stopped_by_s is not None:
             if not host.is_up or self._cluster.scheduler.now_s >= self._stopped_by_s:
-                self._remove(host)
+                if self._is_time_for(host):
+                    self._remove(host)
+                else:
+                    # What the others had when the node was asked to stop, they may have lost since.
+                    self._is_starting, self._stopped_by_s = True, None
         elif self._is_time_for(host):
             if host.is_ready and self._random.random() < 0.5:
                 self._note(f"{host.name} is stopped for {topic}-{index}, which has rotted")

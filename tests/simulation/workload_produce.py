@@ -1,8 +1,9 @@
 """Producers and readers of plain topics: idempotent ones that retry as Kafka's do, unsafe ones, and both kinds of
 readers, which hold every answer against what must be true of it."""
 
+import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.base.errors import ErrorCode
 from penstock.protocol.batch import BatchHeader
@@ -60,11 +61,27 @@ def produce_body(key: TopicPartition, batch: bytes | bytearray, *, acks: int, tr
     )
 
 
+class Batch(NamedTuple):
+    key: TopicPartition
+    writes: list[Write]
+    data: bytes
+
+
 class Producer:
-    """Of one topic. With `acks` of -1 it is idempotent, and sends until it knows; else each batch goes out once."""
+    """Of one topic. With `acks` of -1 it is idempotent, and sends until it knows; else each batch goes out once. Up to
+    `in_flight_max` of them are on their way at a time."""
 
     def __init__(
-        self, cluster: SimCluster, history: History, stop: Stop, name: str, topic: str, partitions: int, *, acks: int
+        self,
+        cluster: SimCluster,
+        history: History,
+        stop: Stop,
+        name: str,
+        topic: str,
+        partitions: int,
+        *,
+        acks: int,
+        in_flight_max: int = 1,
     ) -> None:
         self.client = SimClient(cluster, name)
         self._history = history
@@ -72,6 +89,7 @@ class Producer:
         self._topic = topic
         self._partitions = partitions
         self._acks = acks
+        self._in_flight_max = in_flight_max
         self._keys = 4 if topic in history.compacted_topics else 0
         self.is_done = False
         self._producer_id = -1
@@ -86,10 +104,13 @@ class Producer:
         chance = self.client.random
         pace_s = chance.choice((0.2, 0.5, 1.2)) * self.client.cluster.pace
         while not self._stop.is_set:
-            key = (self._topic, chance.randrange(self._partitions))
+            keys = [(self._topic, chance.randrange(self._partitions))]
+            if self._in_flight_max > 1:
+                more = chance.randrange(self._in_flight_max)
+                keys += [(self._topic, chance.randrange(self._partitions)) for _ in range(more)]
             if self._acks == -1 and self._producer_id < 0:
                 await self._initialise()
-            await self._produce(key, chance.randint(1, 4))
+            await self._produce([(key, chance.randint(1, 4)) for key in keys])
             await self.client.pause(pace_s)
         self.is_done = True
 
@@ -108,7 +129,8 @@ class Producer:
                 return
             await self.client.pause()
 
-    def _make(self, key: TopicPartition, count: int) -> tuple[list[Write], bytes]:
+    def _make(self, key: TopicPartition, count: int, before: int) -> Batch:
+        """`before`: how many records go before it that are still to be acknowledged."""
         writes = []
         chance = self.client.random
         for _ in range(count):
@@ -123,33 +145,59 @@ class Producer:
             [Record(index, now_ms, write.key, write.value) for index, write in enumerate(writes)],
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
-            base_sequence=self._sequences.get(key, 0) if self._producer_id >= 0 else -1,
+            base_sequence=self._sequences.get(key, 0) + before if self._producer_id >= 0 else -1,
         )
-        return writes, bytes(batch)
+        return Batch(key, writes, bytes(batch))
 
-    async def _produce(self, key: TopicPartition, count: int) -> None:
-        writes, batch = self._make(key, count)
+    async def _produce(self, wanted: list[tuple[TopicPartition, int]]) -> None:
+        """A batch of so many records for each. What is not known to be there is sent again, in its order."""
+        batches: list[Batch] = []
+        for key, count in wanted:
+            before = sum(len(batch.writes) for batch in batches if batch.key == key)
+            batches.append(self._make(key, count, before))
         give_up_s = self.client.now_s + _GIVE_UP_SECONDS
         while True:
-            answer = await self._send(key, batch)
-            code = None if answer is None else ErrorCode(answer.error_code)
-            if code == ErrorCode.none:
-                assert answer is not None
-                self._acknowledged(key, writes, batch, answer.base_offset)
-                return
-            if code == ErrorCode.duplicate_sequence_number:
-                self._sequences[key] = self._sequences.get(key, 0) + count
-                return
-            if code is not None and code not in RETRIABLE:
-                raise Violation(10, "appended once", f"{self.client.name} was told {code.name} for {key}")
-            if self._acks != -1:
+            unsettled: list[Batch] = []
+            for batch, answer in zip(batches, await self._send_all(batches), strict=True):
+                follows_unsettled = any(batch.key == other.key for other in unsettled)
+                if not self._is_settled(batch, answer, follows_unsettled=follows_unsettled):
+                    unsettled.append(batch)
+            batches = unsettled
+            if not batches or self._acks != -1:
                 return
             if self.client.now_s > give_up_s or self._stop.is_set:
                 # Nobody knows whether it is there: what comes next must not depend on it.
                 self._producer_id = -1
                 return
-            self.client.leaders.pop(key, None)
+            for batch in batches:
+                self.client.leaders.pop(batch.key, None)
             await self.client.pause()
+
+    def _is_settled(self, batch: Batch, answer: Any, *, follows_unsettled: bool) -> bool:
+        """`follows_unsettled`: one before it, for the same partition, was not taken, or nothing was heard of it."""
+        code = None if answer is None else ErrorCode(answer.error_code)
+        if code == ErrorCode.none:
+            self._acknowledged(batch, answer.base_offset)
+            return True
+        if code == ErrorCode.duplicate_sequence_number:
+            self._sequences[batch.key] = self._sequences.get(batch.key, 0) + len(batch.writes)
+            return True
+        is_gap = code == ErrorCode.out_of_order_sequence_number and follows_unsettled
+        if code is not None and code not in RETRIABLE and not is_gap:
+            raise Violation(10, "appended once", f"{self.client.name} was told {code.name} for {batch.key}")
+        return False
+
+    async def _send_all(self, batches: list[Batch]) -> list[Any]:
+        """All on their way at once; the answers, None for none."""
+        if len(batches) == 1:
+            return [await self._send(batches[0].key, batches[0].data)]
+        try:
+            # First of all, so that nothing comes between them.
+            for batch in batches:
+                await self.client.leader_of(batch.key)
+        except Unavailable:
+            return [None] * len(batches)
+        return await asyncio.gather(*[self._send(batch.key, batch.data) for batch in batches])
 
     async def _send(self, key: TopicPartition, batch: bytes) -> Any:
         """The partition's answer; None for none."""
@@ -160,14 +208,15 @@ class Producer:
             return None
         return answer.responses[0].partition_responses[0]
 
-    def _acknowledged(self, key: TopicPartition, writes: list[Write], batch: bytes, base_offset: int) -> None:
-        for index, write in enumerate(writes):
+    def _acknowledged(self, batch: Batch, base_offset: int) -> None:
+        key = batch.key
+        for index, write in enumerate(batch.writes):
             self._history.acked(write, base_offset + index)
         if self._producer_id < 0:
             return
-        self._sequences[key] = self._sequences.get(key, 0) + len(writes)
+        self._sequences[key] = self._sequences.get(key, 0) + len(batch.writes)
         recent = self._recent.setdefault(key, deque(maxlen=_WINDOW_BATCHES))
-        recent.append((batch, base_offset))
+        recent.append((batch.data, base_offset))
         if self.client.random.random() < 0.1:
             self.client.run(lambda: self._send_again(key, *self.client.random.choice(recent)))
 

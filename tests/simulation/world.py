@@ -47,6 +47,7 @@ _WORKS = {
 
 _ISR_MIN_LIKELIHOOD = 0.12
 _VOTERS_LIKELIHOOD = 0.1
+_PIPELINING_LIKELIHOOD = 0.4
 
 Worker = Producer | TransactionalProducer | Member | LateComer | Administrator | Recreator | Trimmer | VoterChanger
 
@@ -206,10 +207,13 @@ class SimulatedWorld:
     def _start_clients(self) -> None:
         args = (self.cluster, self.history, self.producers_stop)
         chance = self.scheduler.random
+        # By a random source of its own, so that other runs do not change.
+        pipelines = random.Random(f"in flight {self.scheduler.seed}").random() < _PIPELINING_LIKELIHOOD
+        in_flight_max = 5 if pipelines else 1
         for number in range(2 if "plain" in self.works else 1):
-            self.producers.append(Producer(*args, f"safe{number}", "plain", 2, acks=-1))
+            self.producers.append(Producer(*args, f"safe{number}", "plain", 2, acks=-1, in_flight_max=in_flight_max))
         if "unsafe" in self.works:
-            self.producers.append(Producer(*args, "unsafe0", "unsafe", 1, acks=1))
+            self.producers.append(Producer(*args, "unsafe0", "unsafe", 1, acks=1, in_flight_max=in_flight_max))
         if "compacted" in self.works:
             self.producers.append(Producer(*args, "compact0", "compacted", 1, acks=-1))
         for name, source in (("tx0", None), ("tx1", "plain")) if "transactions" in self.works else ():
