@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.base.errors import ErrorCode
+from penstock.broker.appending import Appending
 from penstock.broker.commits import Commits
 from penstock.broker.coordinator_runner import CoordinatorRunner
 from penstock.broker.hosting import Hosting
@@ -104,6 +105,20 @@ def _takes_duplicates(original: Any) -> Any:
         return None if isinstance(verdict, Duplicate) else verdict
 
     return check
+
+
+def _appends_backwards(original: Any) -> Any:
+    def append(appending: Any, put_off: Any) -> None:
+        original(appending, put_off[::-1])
+
+    return append
+
+
+def _mixes_up_offsets(original: Any) -> Any:
+    def append_all(partition: Any, *args: Any) -> Any:
+        return original(partition, *args)[::-1]
+
+    return append_all
 
 
 def _stays_readable(original: Any) -> Any:
@@ -213,6 +228,16 @@ DEFECTS = {
         "a log comes up without its producers", _replacing(StoredLog, "open", _forgets_producers), 1005
     ),
     "takes-duplicates": Defect("a batch is taken twice", _replacing(ProducerState, "check", _takes_duplicates), 1017),
+    "appends-backwards": Defect(
+        "requests that come together are appended in another order",
+        _replacing(Appending, "_append", _appends_backwards),
+        1000,
+    ),
+    "mixes-up-offsets": Defect(
+        "requests that come together are told each other's offsets",
+        _replacing(Partition, "append_all", _mixes_up_offsets),
+        1000,
+    ),
     "ignores-last-stable-offset": Defect(
         "readers of committed records read up to the high watermark",
         _replacing(Log, "last_stable_offset", _ignores_last_stable_offset),
