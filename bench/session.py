@@ -62,7 +62,7 @@ class Sizes:
 
 FULL = Sizes(
     warmup_seconds=10,
-    tool_bytes=400_000_000,
+    tool_bytes=800_000_000,
     replay_bytes=400_000_000,
     single_requests=80_000,
     fetch_bytes=6_000_000_000,
@@ -243,11 +243,11 @@ class Session:
         properties: dict[str, str],
         cluster: clusters.Cluster | None = None,
     ) -> Sample:
-        """Records per second by Kafka's ProducerPerformance, its first tenth not counted. Against the shared broker,
-        unless a cluster is named."""
+        """Records per second by Kafka's ProducerPerformance, its first half not counted, while Java's compiler is at
+        work. Against the shared broker, unless a cluster is named."""
         arguments = ["org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
         arguments += ["--num-records", str(records), "--record-size", str(record_bytes)]
-        arguments += ["--warmup-records", str(records // 10), "--bootstrap-server"]
+        arguments += ["--warmup-records", str(records // 2), "--bootstrap-server"]
         arguments += [self._address() if cluster is None else cluster.address]
         arguments += ["--command-property"]
         arguments += [f"{name}={value}" for name, value in properties.items()]
@@ -371,14 +371,15 @@ class Session:
     def _warm_memory(self) -> None:
         """Pages that a virtual machine has not used lately are first fetched from its host, which makes writing to the
         page cache three times as slow: so there are as many warm ones as a measurement writes. What is free in pieces
-        of 2 MiB goes back to the host within seconds; so every other MiB stays in use."""
+        of 2 MiB goes back to the host within seconds; so a little of every MiB stays in use."""
         self._warm.mkdir()
-        block = bytes(1 << 20)
-        paths = [self._warm / str(number) for number in range(2 * ((self.sizes.tool_bytes >> 20) + 100))]
-        for path in paths:
-            path.write_bytes(block)
-        for path in paths[::2]:
-            path.unlink()
+        kept, freed = bytes(64 << 10), bytes(960 << 10)
+        count = self.sizes.tool_bytes // len(freed) + 100
+        for number in range(count):
+            (self._warm / f"kept-{number}").write_bytes(kept)
+            (self._warm / f"freed-{number}").write_bytes(freed)
+        for number in range(count):
+            (self._warm / f"freed-{number}").unlink()
 
     def _address(self) -> str:
         return f"127.0.0.1:{self.shared().port}"
