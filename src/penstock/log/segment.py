@@ -22,7 +22,7 @@ from penstock.log.index import (
 )
 from penstock.log.scan import CorruptSegment, Place, end_of_batches, find_batch, scan_headers
 from penstock.log.transaction_index import TransactionIndex
-from penstock.protocol.batch import HEADER_BYTES, BatchHeader, read_header
+from penstock.protocol.batch import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
 from penstock.protocol.compression import CorruptCompression
 from penstock.protocol.records import CorruptRecords, iterate_records
 
@@ -332,6 +332,11 @@ class Segment:
         place = self.find(offset)
         if place is None:
             return
+        if place.base_offset < offset:
+            # Cuts are rarely within a batch: if its last offset has rotted, what stands between them must not go.
+            batch = self.file.read(place.position, place.size)
+            if not crc_is_valid(batch, read_header(batch)):
+                raise CorruptSegment(self.file, place.position)
         self.file.truncate(place.position)
         self.size = place.position
         self.transactions.truncate_to(offset)

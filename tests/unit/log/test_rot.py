@@ -93,6 +93,19 @@ def test_who_wrote_what_is_not_learned_from_a_damaged_batch(position: int) -> No
         open_log(disk)
 
 
+def test_a_log_is_not_cut_at_a_batch_that_seems_to_reach_further_than_it_does() -> None:
+    """What is between it and the place of the cut would be gone, and nobody would miss it."""
+    disk = SimDisk()
+    batch_bytes = len(make_batch())
+    log = open_log(disk)
+    for _ in range(6):
+        append(log, make_batch())
+    disk.flip_bit(FIRST_FILE, batch_bytes + 26, 4)
+    with pytest.raises(DiskError, match=f"no valid batch at byte {batch_bytes}"):
+        log.truncate_to(5, NOW_MS)
+    assert len(disk.read_file(FIRST_FILE)) == 6 * batch_bytes
+
+
 def test_a_damaged_log_that_is_to_be_cut_fails_as_its_disk_does() -> None:
     disk = SimDisk()
     log = open_log(disk)
