@@ -128,6 +128,8 @@ class _Lane:
                 self._peer.close()
                 self._peer = None
             self._core = Fetcher(backoff_ms=_FAILURE_PAUSE_MS)
+            # Of a defect, which has been told.
+            self._partitions.clear()
 
     def _after_failure(self, problem: Exception) -> None:
         if self._is_asking_anew:
@@ -150,6 +152,8 @@ class _Lane:
             await self._sync()
         now_ms = self._broker.clock.monotonic_ms()
         body = self._core.next_request(now_ms, quota_is_exceeded=self._broker.throttling.follower.is_exceeded(now_ms))
+        for key, problem in self._core.take_failed().items():
+            self._give_up(self._partitions.pop(key), problem)
         if body is None:
             await self._rest(now_ms)
             return
@@ -174,9 +178,8 @@ class _Lane:
             await self._broker.group_commit.sync([file for _, flush in flushes for file in flush.files])
         except DiskError as problem:
             for partition, _ in flushes:
-                log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
-                partition.has_failed = True
                 self.remove(partition)
+                self._give_up(partition, problem)
             return
         for partition, flush in flushes:
             # One that has left the lane may lead meanwhile, or have cut its log for another leader.
@@ -265,9 +268,7 @@ class _Lane:
         self._full.difference_update(key for key, _ in answers)
         self._full.update(taken.full)
         for key, problem in taken.failed.items():
-            partition = self._partitions.pop(key)
-            log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
-            partition.has_failed = True
+            self._give_up(self._partitions.pop(key), problem)
         for partition, (high_watermark, end_offset) in zip(answered, before, strict=True):
             if partition.high_watermark > high_watermark:
                 partition.tell_readers(WAKE_BYTES - 1)
@@ -293,14 +294,18 @@ class _Lane:
                 wall_ms = self._broker.clock.now_ms()
                 doomed = follower.on_leader_offsets(epoch, offsets[0], offsets[1], now_ms, wall_ms=wall_ms)
             except DiskError as problem:
-                log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
-                partition.has_failed = True
                 self.remove(partition)
+                self._give_up(partition, problem)
                 continue
             self._broker.hosting.remove_later(doomed, partition)
             if partition.log.log_end_offset != end_offset:
                 self._broker.log_keeper.note_truncation(partition, partition.log.log_end_offset)
             self._core.changed(key)
+
+    @staticmethod
+    def _give_up(partition: Partition, problem: DiskError) -> None:
+        log.error("%s cannot follow its leader, its disk fails: %s", partition.name, problem)
+        partition.has_failed = True
 
     async def _list_offset(self, peer: Peer, partition: Partition, epoch: int, which: int) -> int | None:
         body = Struct(

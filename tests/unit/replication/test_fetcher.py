@@ -6,7 +6,7 @@ from penstock.cluster.partition.follower import FIRST_BACKOFF_MS, FetchedPartiti
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.testing.sim_disk import SimDisk
-from tests.unit.replication.test_follower import contents, make_log
+from tests.unit.replication.test_follower import append, contents, make_log
 
 BACKOFF_MS = 100
 WALL_MS = 1_700_000_000_000
@@ -67,6 +67,32 @@ def test_a_follower_whose_disk_is_full_goes_on_when_there_is_space_again() -> No
     assert [key for key, _ in request(fetcher, FIRST_BACKOFF_MS).partitions] == [A]
     answer(fetcher, (A, new), now_ms=FIRST_BACKOFF_MS)
     assert log.log_end_offset == 1
+
+
+def test_a_log_that_cannot_be_read_fails_alone() -> None:
+    """It is opened when it is first asked how far it is."""
+    disk = SimDisk()
+
+    def open_log() -> Log:
+        return Log.open(
+            disk, "damaged-0", LogConfig(), topic_id=None, recovery_point=0, clean=True, log_start_offset=0, now_ms=0
+        )
+
+    whole = open_log()
+    append(whole, 5)
+    whole.roll(0)
+    append(whole, 5)
+    whole.close()
+    disk.flip_bit(f"damaged-0/{1:020d}.log", 8, 7)
+    damaged = open_log()
+    fetcher, _ = fetcher_of(A)
+    follower = Follower(damaged, 0, backoff_ms=BACKOFF_MS)
+    follower.follow(1, 5)
+    fetcher.add(B, follower)
+    assert [key for key, _ in request(fetcher).partitions] == [A]
+    assert (list(fetcher.take_failed()), fetcher.take_failed(), B in fetcher) == ([B], {}, False)
+    answer(fetcher, (A, NOTHING_NEW))
+    assert request(fetcher).forgotten == []
 
 
 def test_a_leader_without_sessions_is_told_everything_each_time() -> None:

@@ -4,8 +4,9 @@ A request names only the partitions whose position has changed since it was last
 news: so a thousand idle partitions cost one empty request per `replica.fetch.wait.max.ms`.
 
 The caller's duties: send what `next_request` gives, to be answered before `rest_ends_ms`, and hand in the answer, or
-`on_failure`; ask again after each of these, after `add`, `remove` and `changed`, and at `next_deadline_ms`; fetch the
-leader's offsets for those that `wanting_offsets` names, hand them to the follower, and say `changed`.
+`on_failure`; ask again after each of these, after `add`, `remove` and `changed`, and at `next_deadline_ms`; after each
+request give up those that `take_failed` names; fetch the leader's offsets for those that `wanting_offsets` names, hand
+them to the follower, and say `changed`.
 """
 
 from collections.abc import Iterable
@@ -51,6 +52,7 @@ class Fetcher:
         self._changed: dict[Key, None] = {}
         self._resting: dict[Key, None] = {}
         self._gone: dict[Key, None] = {}
+        self._failed: dict[Key, DiskError] = {}
         self._is_under_way = False
         self._retry_at_ms: int | None = None
 
@@ -110,7 +112,12 @@ class Fetcher:
         forgotten = list(self._gone)
         partitions = []
         for key in (*self._changed, *self._resting):
-            position = self._followers[key].position(now_ms, quota_is_exceeded=quota_is_exceeded)
+            try:
+                position = self._followers[key].position(now_ms, quota_is_exceeded=quota_is_exceeded)
+            except DiskError as problem:
+                # A log is looked into when it is first used. The others must not suffer for it.
+                self._failed[key] = problem
+                position = None
             if position is None:
                 self._resting[key] = None
                 if self._sent.pop(key, None) is not None:
@@ -121,6 +128,8 @@ class Fetcher:
                 self._sent[key] = position
                 partitions.append((key, position))
         self._changed.clear()
+        for key in self._failed:
+            self.remove(key)
         self._gone.clear()
         for key in forgotten:
             self._sent.pop(key, None)
@@ -128,6 +137,11 @@ class Fetcher:
             return None
         self._is_under_way = True
         return FetchBody(self._session_id, self._session_epoch, partitions, forgotten)
+
+    def take_failed(self) -> dict[Key, DiskError]:
+        """Those that cannot be read, which are followed no more."""
+        failed, self._failed = self._failed, {}
+        return failed
 
     def on_answer(
         self,
