@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.base.errors import ErrorCode
-from penstock.cluster.partition.partition import Partition
+from penstock.cluster.partition.partition import LONG_AGO_MS, Partition
 from penstock.cluster.partition.verification import NOTHING_TO_VERIFY, TRUSTED, Verification
 from penstock.log.end_marker import EndMarker
 from penstock.protocol.batch import TRANSACTIONAL
@@ -73,6 +73,27 @@ def test_a_marker_makes_verifications_void(partition: Partition) -> None:
     assert end(partition, 0, commit=False, version=1) == 0
     assert write(partition, late).error_code == ErrorCode.invalid_txn_state
     assert partition.last_stable_offset == partition.high_watermark
+
+
+def lead_again(partition: Partition) -> None:
+    """After somebody else has."""
+    partition.await_leader(partition.leader_epoch + 1)
+    partition.lead_alone(partition.leader_epoch + 1, LONG_AGO_MS)
+
+
+def test_a_verification_is_void_when_another_has_led_since(partition: Partition) -> None:
+    """The marker that ends its transaction may have been written by that one."""
+    verification = verify(partition)
+    lead_again(partition)
+    assert write(partition, verification).error_code == ErrorCode.invalid_txn_state
+
+
+def test_what_was_refused_when_this_node_last_led_is_not_waited_for(partition: Partition) -> None:
+    """The client has written it elsewhere since."""
+    assert verify(partition, sequence=3, epoch_bumps=False).lowest_sequence == 3
+    lead_again(partition)
+    later = verify(partition, sequence=8, epoch_bumps=False)
+    assert write(partition, later, sequence=8).error_code == ErrorCode.none
 
 
 def test_a_verification_of_an_earlier_transaction_is_none_of_this_one(partition: Partition) -> None:

@@ -188,6 +188,9 @@ class Partition:
     def _begin(self, leader_epoch: int, now_ms: int) -> None:
         if leader_epoch != self.leader_epoch or self._led_since_ms == LONG_AGO_MS:
             self._led_since_ms = now_ms
+        if leader_epoch != self.leader_epoch:
+            # Somebody else may have led meanwhile, and have ended the transactions that they are for.
+            self._verifications = None
         self.leader_epoch = leader_epoch
 
     def resign(self) -> None:
