@@ -65,13 +65,15 @@ class Client(threading.Thread):
             self.lives += 1
             try:
                 self.live(f"{self.name}.{self.lives}")
-            except KafkaException as problem:
-                self.recorder.write("note", who=self.name, what=str(problem))
+            except Exception as problem:
+                # A fatal error that is raised while deliveries are told of leaves confluent-kafka wrapped in another.
+                known = problem.__cause__ if isinstance(problem, SystemError) else problem
+                if not isinstance(known, KafkaException):
+                    # Of the test itself.
+                    self.recorder.write("defect", node=0, what=f"{self.name}: {traceback.format_exc()}")
+                    return
+                self.recorder.write("note", who=self.name, what=str(known))
                 self.ended.wait(0.2)
-            except Exception:
-                # Of the test itself.
-                self.recorder.write("defect", node=0, what=f"{self.name}: {traceback.format_exc()}")
-                return
 
     def live(self, life: str) -> None:
         """Until it has to end. Raises KafkaException."""
