@@ -68,8 +68,13 @@ class Faults:
         self.rot.begin(self._is_quiet)
 
     def _is_quiet(self) -> bool:
-        return not self._leaving and not any(
-            host.disk.capacity_bytes is not None or _has_failed(host) for host in self._cluster.hosts.values()
+        # Who is paused counts as in sync until somebody notices.
+        return (
+            not self._leaving
+            and not self._paused
+            and not any(
+                host.disk.capacity_bytes is not None or _has_failed(host) for host in self._cluster.hosts.values()
+            )
         )
 
     def _plan(self) -> None:
