@@ -32,9 +32,10 @@ $(VENV)/.made: requirements.lock pyproject.toml
 up: env
 	@exec $(BIN)/penstock up --data ./data $(if $(filter 0,$(DEMO)),--no-demo) $(UP)
 
-# Three on two cores: much of it waits for processes that are killed, stopped and started.
+# Three on two cores: much of it waits for processes that are killed, stopped and started. If one of the three crashes, the
+# run ends and says in which test: replaced, it may leave the others waiting for ever.
 test: check
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long"
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup --max-worker-restart 0 -m "not long"
 
 test-long: env
 	@$(BIN)/python -m pytest -m long

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from bench import processes
+from penstock.testing.ports import free_ports
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
@@ -226,14 +226,3 @@ def kafka_jars() -> Path:
     jars.parent.mkdir(parents=True, exist_ok=True)
     processes.run([str(REPOSITORY / "scripts" / "kafka-jars")], jars.parent / "kafka-jars.out", timeout_s=600)
     return jars
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

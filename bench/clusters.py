@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 from bench import brokers, processes, wire
 from penstock.base.errors import Refused
+from penstock.testing.ports import free_ports
 
 NODE_IDS = (1, 2, 3)
 REPLICAS = len(NODE_IDS)
@@ -67,7 +68,7 @@ class _Nodes:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = dict(zip(NODE_IDS, brokers.free_ports(len(NODE_IDS)), strict=True))
+        self.ports = dict(zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True))
         self._processes: dict[int, processes.Process] = {}
 
     @property
@@ -119,7 +120,7 @@ class ApacheKafkaCluster(_Nodes):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._controller_ports = dict(zip(NODE_IDS, brokers.free_ports(len(NODE_IDS)), strict=True))
+        self._controller_ports = dict(zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True))
 
     def prepare(self) -> None:
         self.directory.mkdir(parents=True)

@@ -1,5 +1,6 @@
 """Nodes as processes, for the tests that prove things from outside (conformance, e2e, fuzz)."""
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,12 @@ import pytest
 from tests.e2e.node import Node
 
 MakeBroker = Callable[..., Node]
+
+# numba keeps what it compiled in files that are not made for several processes which compile at once: one may be given
+# what another compiled for other types, and crash. So each worker has its own, and whatever it starts has them from it.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+if _WORKER is not None:
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "numba" / _WORKER))
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import brokers, processes, wire
+from bench import processes, wire
 from bench.figures import Figure, Goal, Sample, no_more_than
 from bench.http_load import HttpLoad
 from bench.session import TOPIC_PARTITIONS, Session
+from penstock.testing.ports import free_port
 
 _BATCH_RECORDS = 1_000
 _POLL_RECORDS = 5_000
@@ -40,7 +41,7 @@ def measure(session: Session) -> Iterator[tuple[str, Sample]]:
     broker = session.shared()
     broker_port = broker.port
     wire.make_topic(broker_port, "http", TOPIC_PARTITIONS)
-    (port,) = brokers.free_ports(1)
+    port = free_port()
     program = str(Path(sys.executable).parent / "penstock")
     command = [program, "http", "--bootstrap", f"127.0.0.1:{broker_port}", "--http-port", str(port)]
     if broker.metrics_port is not None:

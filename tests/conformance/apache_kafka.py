@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.testing.apache_kafka import kafka_jars
+from penstock.testing.ports import free_port
 from tests.conformance.wire import Wire, create_topic
-from tests.e2e.node import KEEPS_EVERYTHING, free_port
+from tests.e2e.node import KEEPS_EVERYTHING
 
 START_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 60

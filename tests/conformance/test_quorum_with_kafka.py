@@ -14,10 +14,10 @@ from penstock.cluster.raft.stored_log import DIRECTORY
 from penstock.cluster.raft.voters import Endpoint, Voter, VoterSet
 from penstock.protocol.messages import Struct, decode, decode_request, encode, request_entity, response_entity
 from penstock.protocol.records import Record, build_batch
+from penstock.testing.ports import free_port
 from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.quorum_node import QuorumNode, SystemRandom
 from tests.conformance.wire import Wire, create_topic
-from tests.e2e.node import free_port
 from tests.unit.raft.memory_log import MemoryLog
 
 pytestmark = pytest.mark.java

@@ -2,13 +2,14 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from penstock.testing.ports import free_port
 
 PENSTOCK = str(Path(sys.executable).parent / "penstock")
 # Generous: the machine may be busy with other things.
@@ -18,13 +19,6 @@ START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 60
 # What must never be in a node's log, whatever clients do.
 DEFECTS = ("Traceback", "defect in the broker", "exception was never retrieved", "was never awaited", "Exception in")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds_max: float = 60) -> None:

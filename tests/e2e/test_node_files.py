@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.e2e.node import DEFECTS, START_SECONDS_MAX, STOP_SECONDS_MAX, free_port, wait_until
+from penstock.testing.ports import free_port
+from tests.e2e.node import DEFECTS, START_SECONDS_MAX, STOP_SECONDS_MAX, wait_until
 
 COMMAND = [sys.executable, "-c", "from penstock.cli import main; main()"]
 

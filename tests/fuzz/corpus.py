@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.testing.apache_kafka import kafka_jars
 from penstock.testing.in_process import BrokerInProcess
-from tests.e2e.node import free_port
+from penstock.testing.ports import free_port
 
 PATH = Path(__file__).with_name("corpus.json.gz")
 _FRAMES_OF_A_KIND_MAX = 3

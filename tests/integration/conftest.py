@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,18 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.testing.ports import free_port
 from tests.e2e.node import KEEPS_EVERYTHING
 
 PENSTOCK = str(Path(sys.executable).parent / "penstock")
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

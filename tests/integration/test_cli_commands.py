@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.cli.partitioners import murmur2
-from tests.integration.conftest import PENSTOCK, Penstock, free_port
+from penstock.testing.ports import free_port
+from tests.integration.conftest import PENSTOCK, Penstock
 
 
 def lines(text: str) -> list[dict[str, Any]]:

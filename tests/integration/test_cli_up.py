@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.conftest import PENSTOCK, Up, free_port, start_up, wait_until_ready
+from penstock.testing.ports import free_port
+from tests.integration.conftest import PENSTOCK, Up, start_up, wait_until_ready
 
 
 def run_up(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from penstock import sql
 from penstock.sql import view
-from tests.integration.conftest import Penstock, free_port
+from penstock.testing.ports import free_port
+from tests.integration.conftest import Penstock
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A cluster of ours: one process for each node, any of which can be killed, paused, stopped and started again."""
 
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from penstock.cli.children import NodeChild, NodeOptions
 from penstock.protocol.messages import Struct
+from penstock.testing.ports import free_ports
 from tests.conformance.wire import FIND_COORDINATOR, METADATA, Closed, Wire
 from tests.e2e.node import DEFECTS, START_SECONDS_MAX, STOP_SECONDS_MAX, wait_until
 
@@ -32,7 +32,7 @@ class Cluster:
     def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
         data.mkdir(parents=True, exist_ok=True)
         self.data = data
-        self.ports = dict(zip(NODE_IDS, _free_ports(len(NODE_IDS)), strict=True))
+        self.ports = dict(zip(NODE_IDS, free_ports(len(NODE_IDS)), strict=True))
         self.voters = ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in self.ports.items())
         # Coordinators have a few partitions, on all nodes: to load fifty takes its time on a busy machine.
         self.settings = {
@@ -238,7 +238,9 @@ class Cluster:
         return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
     def partition_names(self) -> set[str]:
-        return {path.name for path in self._partition_directories()}
+        """Without what is no replica any more: deleted, or put aside because a power cut came before its first sync."""
+        names = {path.name for path in self._partition_directories()}
+        return {name for name in names if not name.endswith(("-delete", ".unknown-stray"))}
 
     def _partition_directories(self) -> Iterator[Path]:
         for node_id in NODE_IDS:
@@ -252,8 +254,6 @@ class Cluster:
         names = self.partition_names()
         assert names
         for name in names:
-            if name.endswith("-delete"):
-                continue
             copies = {node_id: self.stored(node_id, name) for node_id in NODE_IDS}
             assert len(set(copies.values())) == 1, f"{name}: {[(one, len(copy)) for one, copy in copies.items()]}"
 
@@ -278,14 +278,3 @@ def _metadata_of(topic: str | None) -> Struct:
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=False,
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    """All different: they are held until the last one is found."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind((HOST, 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

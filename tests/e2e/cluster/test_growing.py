@@ -12,13 +12,14 @@ from typer.testing import CliRunner
 from penstock.cli.program import app
 from penstock.protocol.messages import Struct
 from penstock.testing.apache_kafka import kafka_jars
+from penstock.testing.ports import free_port
 from tests.conformance.java_tools import JavaTools
 from tests.conformance.wire import API_VERSIONS, Wire
 from tests.e2e.cluster.load import read_all
 from tests.e2e.cluster.nodes import HOST, Cluster
 from tests.e2e.cluster.test_identity import refusal_of
 from tests.e2e.cluster.test_tools import METADATA_QUORUM
-from tests.e2e.node import free_port, wait_until
+from tests.e2e.node import wait_until
 
 FIRST = 1
 OTHERS = (2, 3)

@@ -7,9 +7,10 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from penstock.base.errors import ErrorCode
 from penstock.cli.children import NodeChild, NodeOptions
 from penstock.protocol.messages import Struct
+from penstock.testing.ports import free_port
 from tests.conformance.wire import Wire, fetch
 from tests.e2e.cluster.nodes import HOST, Cluster, NotStarted, await_ready
-from tests.e2e.node import free_port, wait_until
+from tests.e2e.node import wait_until
 
 BEGIN_QUORUM_EPOCH = 53
 

@@ -7,11 +7,12 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.protocol.messages import Struct
+from penstock.testing.ports import free_port
 from tests.conformance.wire import API_VERSIONS, METADATA, Closed, Wire
 from tests.e2e.cluster.load import read_all
 from tests.e2e.cluster.nodes import HOST, Cluster
 from tests.e2e.cluster.test_identity import refusal_of
-from tests.e2e.node import free_port, wait_until
+from tests.e2e.node import wait_until
 
 CONTROLLER = 1
 BROKERS = (2, 3)

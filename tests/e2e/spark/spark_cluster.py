@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pyspark
 
-from tests.e2e.node import free_port, wait_until
+from penstock.testing.ports import free_port
+from tests.e2e.node import wait_until
 from tests.e2e.spark.conftest import REPOSITORY
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -8,8 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 import penstock.arrow
+from penstock.testing.ports import free_port
 from tests.conformance.wire import Wire, create_topic
-from tests.e2e.node import Node, free_port, wait_until
+from tests.e2e.node import Node, wait_until
 from tests.e2e.spark.spark_cluster import SPARK_CLASS, Process
 
 pytestmark = [

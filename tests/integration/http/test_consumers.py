@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from penstock.testing.in_process import BrokerInProcess
+from penstock.testing.ports import free_port
 from tests.e2e.node import wait_until
-from tests.integration.conftest import PENSTOCK, free_port
+from tests.integration.conftest import PENSTOCK
 from tests.integration.http.conftest import MakeTopic
 
 INSTANCE = "x-consumer-instance"

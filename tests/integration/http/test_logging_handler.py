@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from penstock.logging import PenstockHandler
 from penstock.testing.in_process import BrokerInProcess
+from penstock.testing.ports import free_port
 from tests.e2e.node import wait_until
-from tests.integration.conftest import free_port
 
 
 def read(served: BrokerInProcess, topic: str, count: int, wait_s: float = 15) -> list[dict[str, Any]]:

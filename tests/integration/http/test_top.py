@@ -9,7 +9,8 @@ from penstock.cli.failures import Failed
 from penstock.cli.top import Source, Tables, as_text
 from penstock.cli.top_screen import TopScreen
 from penstock.testing.in_process import BrokerInProcess
-from tests.integration.conftest import PENSTOCK, free_port
+from penstock.testing.ports import free_port
+from tests.integration.conftest import PENSTOCK
 from tests.integration.http.conftest import MakeTopic
 
 

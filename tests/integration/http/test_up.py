@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.testing.ports import free_port
 from tests.e2e.node import wait_until
-from tests.integration.conftest import PENSTOCK, Up, free_port, wait_until_ready
+from tests.integration.conftest import PENSTOCK, Up, wait_until_ready
 
 
 def start_with_http(data: Path, http_port: int) -> Up:

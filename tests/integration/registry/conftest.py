@@ -11,7 +11,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from penstock.http.registry import Registry, root_route, routes
-from tests.e2e.node import Node, free_port, wait_until
+from penstock.testing.ports import free_port
+from tests.e2e.node import Node, wait_until
 
 
 class Server:

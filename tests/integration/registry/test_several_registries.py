@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 from confluent_kafka import Consumer, TopicPartition
 
+from penstock.testing.ports import free_port
 from tests.conftest import MakeBroker
-from tests.e2e.node import Node, free_port, wait_until
+from tests.e2e.node import Node, wait_until
 from tests.integration.registry.conftest import MakeServer, Server
 
 
