@@ -88,6 +88,9 @@ class Dumper(ABC):
         except Unreadable as error:
             self.problems += 1
             self.unreadable(path, str(error))
+        except BrokenPipeError:
+            # Of who reads what is printed, not of the file.
+            raise
         except OSError as error:
             raise Failed(f"cannot read {path}: {error.strerror}") from error
 
