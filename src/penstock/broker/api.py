@@ -4,7 +4,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
 from penstock.broker.broker import Broker
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Struct
 

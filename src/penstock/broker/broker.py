@@ -225,6 +225,7 @@ class Broker:
                 for name, (low, high) in SUPPORTED_FEATURES.items()
             ],
             applied_offset=lambda: self.quorum.applied_offset,
+            known_epoch=lambda: self.image.brokers[self.node_id].epoch if self.node_id in self.image.brokers else -1,
             is_outcast=lambda: self.quorum.is_outcast,
         )
         if self.quorum.is_stranded:
@@ -242,7 +243,6 @@ class Broker:
             self.is_ready.set()
             return
         await self.life.register(host, port, self.hosting.previous_broker_epoch)
-        self.hosting.broker_epoch = self.life.epoch
         await self.quorum.applied(self.life.epoch + 1)
         self._use_broker_configs()
         self.throttling.reconfigure({})
@@ -281,7 +281,7 @@ class Broker:
         except DiskError as problem:
             log.error("the metadata log could not be closed properly, the next start will check it: %s", problem)
             is_clean = False
-        self.hosting.close(is_clean=is_clean)
+        self.hosting.close(is_clean=is_clean, broker_epoch=self.life.epoch)
 
     def _is_unfenced(self) -> bool:
         known = self.image.brokers.get(self.node_id)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Bytes, DiskError
-from penstock.broker.connection import answers_gathered
+from penstock.broker.deferred import answers_gathered
 from penstock.broker.log_reader import read_batches
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.verification import Verification

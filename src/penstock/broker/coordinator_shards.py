@@ -63,6 +63,7 @@ class CoordinatorShards(Generic[S]):
 
     def node_of(self, key: str) -> int:
         """The node that coordinates this group or transactional id. Raises Refused."""
+        self._refuse_in_doubt()
         image = self._image()
         leader = -1
         if image is not None:
@@ -73,6 +74,7 @@ class CoordinatorShards(Generic[S]):
 
     def runner_of(self, key: str) -> CoordinatorRunner[S]:
         """Raises Refused where this node does not coordinate it."""
+        self._refuse_in_doubt()
         image = self._image()
         if image is None:
             raise Refused(
@@ -88,6 +90,12 @@ class CoordinatorShards(Generic[S]):
 
     def all(self) -> list[CoordinatorRunner[S]]:
         return list(self._runners.values())
+
+    def _refuse_in_doubt(self) -> None:
+        """What is written needs the other replicas, who would not follow a coordinator of the past. What is only read,
+        as committed offsets are, it could still tell."""
+        if self._broker.life.is_in_doubt:
+            raise Refused(ErrorCode.coordinator_not_available, "this node stood still: others may coordinate by now")
 
     def _image(self) -> TopicImage | None:
         return self._broker.image.topics.get(self._topic)

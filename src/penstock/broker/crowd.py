@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from penstock.broker.connection import Deferred
+from penstock.broker.deferred import Deferred
 from penstock.protocol.messages import Malformed
 
 log = logging.getLogger("penstock.crowd")

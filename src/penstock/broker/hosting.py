@@ -88,8 +88,6 @@ class Hosting:
         self._forgetting: asyncio.Task[None] | None = None
         self._synced_sizes: dict[TopicPartition, int] = {}
         self._boot_id = boot_id
-        # As which the controller knows this broker, to be left behind for the next start.
-        self.broker_epoch = _NO_EPOCH
         self.was_clean, self.previous_broker_epoch = self._read_clean_shutdown()
         self.isr_shrinks = 0
         self.isr_expands = 0
@@ -120,10 +118,11 @@ class Hosting:
         gone = [topic_id for topic_id in self.by_id if UUID(bytes=topic_id) not in self._image.topics_by_id]
         for topic_id in gone:
             self._delete_topic(topic_id)
-        for topic in self._image.topics.values():
-            self._host_topic(topic)
+        # Before the roles, which go by them.
         for name in self.by_name:
             self._reconfigure(name)
+        for topic in self._image.topics.values():
+            self._host_topic(topic)
 
     def apply(self, record: MetadataRecord) -> None:
         """Follows one record that the image has just replayed."""
@@ -405,9 +404,10 @@ class Hosting:
         if partition.leader is not None or partition.follower is not None:
             self._high_watermarks[partition.topic, partition.index] = partition.high_watermark
 
-    def close(self, *, is_clean: bool) -> None:
+    def close(self, *, is_clean: bool, broker_epoch: int) -> None:
         """Leaves everything so that the next start need not look at any log; if that cannot be done, the next start
-        takes it for a crash. Blocks: nobody is served any more."""
+        takes it for a crash. `broker_epoch` is as which the controller knows this broker, for the next start to tell.
+        Blocks: nobody is served any more."""
         self._is_closed = True
         if self._space_timer is not None:
             self._space_timer.cancel()
@@ -430,18 +430,18 @@ class Hosting:
             if opened.log_start_offset:
                 self._log_start_offsets[key] = opened.log_start_offset
         try:
-            self._write_checkpoints(is_clean)
+            self._write_checkpoints(is_clean, broker_epoch)
         except DiskError as problem:
             log.error("checkpoints could not be written, the next start will check every log: %s", problem)
 
-    def _write_checkpoints(self, is_clean: bool) -> None:
+    def _write_checkpoints(self, is_clean: bool, broker_epoch: int) -> None:
         self._disk.write_file(RECOVERY_POINTS_FILE, format_offsets(self._recovery_points), durable=False)
         self._disk.write_file(LOG_START_OFFSETS_FILE, format_offsets(self._log_start_offsets), durable=False)
         if self._high_watermarks:
             self._disk.write_file(HIGH_WATERMARKS_FILE, format_offsets(self._high_watermarks), durable=False)
         if not is_clean:
             return
-        marker: dict[str, object] = {"version": 0, "brokerEpoch": self.broker_epoch}
+        marker: dict[str, object] = {"version": 0, "brokerEpoch": broker_epoch}
         if self._boot_id is None:
             self._disk.sync_all()
         else:

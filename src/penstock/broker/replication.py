@@ -107,6 +107,7 @@ class Replication:
             self._sweep_later()
         partition.lead(leader, state.leader_epoch, self._on_appended, self._broker.clock.now_ms())
         leader.must_sync = partition.must_sync
+        leader.isr_min = partition.config.min_insync_replicas
         now_ms = self._broker.clock.monotonic_ms()
         self._perform(partition, leader.lead(state, partition.log.log_end_offset, known_high_watermark, now_ms))
         for broker_id in leader.followers:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Answer, Api, HotApi, RequestContext
 from penstock.broker.broker import Broker
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred, note_time
 from penstock.broker.eager import run_eagerly
 from penstock.broker.handlers import (
     api_00_produce,
@@ -194,10 +195,7 @@ class Router:
         else:
             context = RequestContext(version, read_client_id(frame, client_id_bytes), connection)
             answer = self._dispatch_decoded(api, context, correlation_id, frame, position)
-        if isinstance(answer, Deferred) and not answer.is_done:
-            answer.timed = times, started_ns
-        else:
-            times.record(started_ns)
+        note_time(answer, times, started_ns)
         return answer
 
     def _first_use(self, api_key: int, version: int, correlation_id: int) -> Answer:

@@ -60,30 +60,27 @@ class TransactionCoordinator:
         )
         await self.shards.make_topic(topic)
 
-    async def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        *,
-        verify_only: bool,
-        transaction_version: int = TRANSACTIONS_V2,
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Makes the partitions part of the producer's transaction, or says which of them are; the error of each."""
-        addition = Addition(
-            transactional_id, producer_id, producer_epoch, frozenset(partitions), verify_only, transaction_version
-        )
+    async def add_partitions(self, addition: Addition) -> dict[TopicPartition, ErrorCode]:
+        """Makes the partitions part of the producer's transaction, or says which of them are; the error of each. Only
+        where this node coordinates it: what a client sent to the wrong one may be long out of date."""
         try:
-            node_id = self.shards.node_of(transactional_id)
-            if node_id != self._broker.node_id:
-                return await self._add_elsewhere(node_id, addition)
-            runner = self.shards.runner_of(transactional_id)
+            runner = self.shards.runner_of(addition.transactional_id)
             answer = await runner.handle(lambda shard, token, now_ms: shard.add_partitions(token, addition, now_ms))
         except Refused as refused:
-            return dict.fromkeys(partitions, refused.code)
+            return dict.fromkeys(addition.partitions, refused.code)
         errors: dict[TopicPartition, ErrorCode] = answer.errors
         return errors
+
+    async def add_written(self, addition: Addition) -> dict[TopicPartition, ErrorCode]:
+        """As `add_partitions`, of partitions here that are about to be written to: by the coordinator, wherever it
+        is."""
+        try:
+            node_id = self.shards.node_of(addition.transactional_id)
+        except Refused as refused:
+            return dict.fromkeys(addition.partitions, refused.code)
+        if node_id != self._broker.node_id:
+            return await self._add_elsewhere(node_id, addition)
+        return await self.add_partitions(addition)
 
     def verified_at_once(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.base.errors import ErrorCode
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.verification import NOTHING_TO_VERIFY, TRUSTED, Verification
-from penstock.coordinator.transaction.requests import TopicPartition
+from penstock.coordinator.transaction.records import TRANSACTIONS_V2
+from penstock.coordinator.transaction.requests import Addition, TopicPartition
 from penstock.protocol.batch import HEADER_BYTES, MAGIC, TRANSACTIONAL, read_header
 from penstock.protocol.produce import TopicData
 
@@ -172,14 +173,15 @@ class TransactionVerification:
             unverified = self._start(writes)
             if unverified:
                 (first, *_) = writes.batches
-                errors = await self._broker.transactions.add_partitions(
+                addition = Addition(
                     writes.transactional_id,
                     first.producer_id,
                     first.epoch,
-                    unverified,
-                    verify_only=not writes.client.adds_implicitly,
+                    frozenset(unverified),
+                    not writes.client.adds_implicitly,
+                    TRANSACTIONS_V2,
                 )
-                writes.note_errors(errors)
+                writes.note_errors(await self._broker.transactions.add_written(addition))
             yield
         finally:
             mine.set_result(None)

@@ -137,7 +137,8 @@ class Loader:
             segment = self._segments[slot]
             end_offset = max(end_offset, segment.base_offset)
             end_offset, valid_bytes = self._recover_segment(segment, end_offset, producers, epochs)
-            if valid_bytes < segment.size or slot == len(self._segments) - 1 or self._has_hole_after(slot, end_offset):
+            is_last = slot == len(self._segments) - 1
+            if valid_bytes < segment.size or is_last or self._has_hole_after(slot, end_offset, recovery_point):
                 self._cut(segment, valid_bytes, end_offset)
                 self._set_aside_from(slot + 1, end_offset)
                 break
@@ -147,10 +148,15 @@ class Loader:
         epochs.truncate_from_end(end_offset)
         return Loaded(self._segments, end_offset, producers, epochs, self._notes)
 
-    def _has_hole_after(self, slot: int, end_offset: int) -> bool:
-        """A power cut may take the end of a segment, at a batch's edge, and leave the next one. Only compaction leaves
-        holes that are meant."""
-        return not self._config.is_compacted and self._segments[slot + 1].base_offset != end_offset
+    def _has_hole_after(self, slot: int, end_offset: int, recovery_point: int) -> bool:
+        """A power cut may take the end of a segment, at a batch's edge, and leave the next one. Compaction here lets
+        segments join, so a hole is meant only where offsets had to jump too far for one segment. Kafka's leaves others;
+        in a log that it wrote, they are below the recovery point."""
+        next_offset = self._segments[slot + 1].base_offset
+        if next_offset == end_offset:
+            return False
+        is_jump = next_offset > self._segments[slot].offset_max
+        return not self._config.is_compacted or (next_offset > recovery_point and not is_jump)
 
     def _recover_segment(
         self, segment: Segment, next_offset: int, producers: ProducerState, epochs: EpochCache

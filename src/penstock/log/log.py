@@ -26,10 +26,18 @@ from penstock.log.config import LogConfig
 from penstock.log.end_marker import read_end_marker
 from penstock.log.producer_state import Duplicate, ProducerState
 from penstock.log.scan import CorruptSegment, Place, is_plausible
-from penstock.log.segment import OffsetAndTimestamp, Segment
+from penstock.log.segment import RELATIVE_OFFSET_MAX, OffsetAndTimestamp, Segment
 from penstock.log.storage import Flush, StoredLog
 from penstock.log.transaction_index import AbortedTransaction
-from penstock.protocol.batch import CONTROL, HEADER_BYTES, BatchHeader, crc_is_valid, patch_placement, read_header
+from penstock.protocol.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    BatchHeader,
+    crc_is_valid,
+    patch_placement,
+    patch_placements,
+    read_header,
+)
 
 __all__ = ["Flush", "Log", "Run"]
 
@@ -38,6 +46,10 @@ class Run(NamedTuple):
     """Batches that were checked, and none of which is a control batch."""
 
     batches: Sequence[memoryview]
+    # Of all of them, in bytes.
+    size: int
+    # As their headers have it: of what follows the first two fields.
+    lengths: Sequence[int]
     record_counts: Sequence[int]
     max_timestamps: Sequence[int]
     # Empty where no batch has a producer id.
@@ -66,22 +78,21 @@ class Log(StoredLog):
     def append_run(self, run: Run, leader_epoch: int, now_ms: int) -> list[int] | None:
         """Places all of its batches at the end, with one write, and returns their base offsets. None, nothing being
         done, where they have to be appended one by one. Raises DiskError, the log being as it was."""
-        batches, record_counts, max_timestamps, headers = run
+        batches, size, lengths, record_counts, max_timestamps, headers = run
         segment = self._active
         if segment is None or not segment.has_index_room(len(batches)):
             return None
         base_offsets = [*accumulate(record_counts, initial=self.log_end_offset)]
         end_offset = base_offsets.pop()
-        end = segment.size + sum(map(len, batches))
+        end = segment.size + size
         if (
             end > self._segment_bytes
             or max(max_timestamps) - segment.first_timestamp > self._roll_ms
             or end_offset > segment.offset_max
         ):
             return None
-        for batch, base_offset in zip(batches, base_offsets, strict=True):
-            patch_placement(batch, base_offset, leader_epoch)
-        segment.append_all(batches, [*base_offsets[1:], end_offset], max_timestamps)
+        patch_placements(batches, base_offsets, lengths, leader_epoch)
+        segment.append_all(batches, size, [*base_offsets[1:], end_offset], max_timestamps)
         if headers:
             producers = self._producers
             if producers is None:
@@ -209,7 +220,10 @@ class Log(StoredLog):
             or last_offset > segment.offset_max
             or segment.index_is_full
         ):
-            self.roll(now_ms, base_offset)
+            # What a follower copies may begin beyond the end, where its leader's log was compacted. Segments join all
+            # the same, so that a hole between them is known for damage, unless it is too wide for one segment.
+            is_jump = last_offset - self.log_end_offset > RELATIVE_OFFSET_MAX
+            self.roll(now_ms, base_offset if is_jump else self.log_end_offset)
             assert self._active is not None
             return self._active
         return segment

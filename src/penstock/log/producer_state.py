@@ -85,6 +85,14 @@ class ProducerState:
         # (marker's offset, first offset) of transactions whose end may not be replicated yet, in the order of the log.
         self._unreplicated: deque[tuple[int, int]] = deque()
 
+    def leaves_gap(self, header: BatchHeader) -> bool:
+        """Whether something of a producer that is known must come before this batch, and has not."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return False
+        is_next_epoch = header.producer_epoch > producer.epoch or not producer.batches
+        return header.base_sequence > (0 if is_next_epoch else producer.batches[-1].last_sequence + 1)
+
     def check(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
         """Whether a client's batch may be appended: None if so. The batch has a producer id."""
         producer = self.producers.get(header.producer_id)

@@ -179,11 +179,14 @@ class Segment:
         self.size = position + len(data)
         self.note_batch(position, last_offset, max_timestamp)
 
-    def append_all(self, batches: Sequence[Bytes], end_offsets: Sequence[int], max_timestamps: Sequence[int]) -> None:
-        """As `append` of one after the other, in one write, all or none. An end offset is one more than the last."""
+    def append_all(
+        self, batches: Sequence[Bytes], size: int, end_offsets: Sequence[int], max_timestamps: Sequence[int]
+    ) -> None:
+        """As `append` of one after the other, in one write, all or none. `size` is that of all; an end offset is one
+        more than the last."""
         self.file.append_all(batches)
         position = self.size
-        self.size = position + sum(map(len, batches))
+        self.size = position + size
         if position and self.size - self._indexed_position <= self._interval_bytes:
             # Hot: none of them needs an entry.
             largest = max(max_timestamps)
@@ -192,7 +195,9 @@ class Segment:
                 self.max_timestamp_offset = end_offsets[max_timestamps.index(largest)] - 1
             return
         for batch, end_offset, max_timestamp in zip(batches, end_offsets, max_timestamps, strict=True):
-            self.note_batch(position, end_offset - 1, max_timestamp)
+            is_due = position - self._indexed_position > self._interval_bytes
+            if is_due or max_timestamp > self.max_timestamp or not position:
+                self.note_batch(position, end_offset - 1, max_timestamp)
             position += len(batch)
 
     def has_index_room(self, batches: int) -> bool:

@@ -16,6 +16,7 @@ record count           int32  57
 records                       61   compressed as a whole
 """
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -99,6 +100,15 @@ def patch_placement(data: bytearray | memoryview, base_offset: int, leader_epoch
     """Writes where the whole batch `data` came to stand. Neither field is under the CRC."""
     # Hot: with the length between the two written anew, it is one call.
     _PLACEMENT.pack_into(data, 0, base_offset, len(data) - PREFIX_BYTES, leader_epoch)
+
+
+def patch_placements(
+    batches: Iterable[memoryview], base_offsets: Iterable[int], lengths: Iterable[int], leader_epoch: int
+) -> None:
+    """The same, of one after the other."""
+    write = _PLACEMENT.pack_into
+    for batch, base_offset, length in zip(batches, base_offsets, lengths, strict=True):
+        write(batch, 0, base_offset, length, leader_epoch)
 
 
 def patch_times(data: bytearray | memoryview, attributes: int, max_timestamp: int) -> None:

@@ -30,6 +30,9 @@ _SINGLE_REQUEST_BYTES_MIN = 64
 _LENGTH = Struct(">h")
 _INDEX_AND_SIZE = Struct(">ii")
 _FRAME = Struct(">ii")
+# What is taken together is small: of large requests there is little to save.
+_MORE_MAX = 64
+_MORE_BYTES_MAX = 64 * 1024
 _new_tuple = tuple.__new__
 
 
@@ -170,6 +173,64 @@ def read_single_records(frame: memoryview, size_position: int) -> memoryview | N
     if not size or bytes(frame[end : end + 3]) != b"\0\0\0":
         return None
     return frame[start:end]
+
+
+class Shape(NamedTuple):
+    """What requests with one batch for a partition have in common: all but their size, correlation id and records."""
+
+    version: int
+    acks: int
+    timeout_ms: int
+    topic: bytes
+    partition: int
+    # Frame size, API and version, correlation id, what comes before the size of the records, the two bytes that this
+    # size is in most.
+    layout: Struct
+    api: bytes
+    rest: bytes
+
+
+def shape_of(version: int, frame: memoryview, single: SingleBatch) -> Shape:
+    """Of a frame that `read_single` knew."""
+    rest = bytes(frame[8 : single.size_position])
+    return Shape(version, *single[:4], _single_layout(len(rest)), bytes(frame[:4]), rest)
+
+
+@lru_cache(256)
+def _single_layout(rest_bytes: int) -> Struct:
+    return Struct(f">i4si{rest_bytes}sBB")
+
+
+def read_singles(
+    buffer: bytearray, start: int, end: int, shape: Shape, ids: list[int], batches: list[memoryview]
+) -> int:
+    """Hot: whole requests of this shape that stand in a receive buffer from `start` on. Adds the correlation id and the
+    records of each, and returns where the first other one begins."""
+    _, _, _, _, _, layout, api, rest = shape
+    unpack, head_bytes = layout.unpack_from, layout.size
+    view, starts_with = memoryview(buffer), buffer.startswith
+    end = min(end, start + _MORE_BYTES_MAX)
+    for _ in range(_MORE_MAX):
+        if end - start < head_bytes:
+            break
+        frame_bytes, its_api, correlation_id, its_rest, length, high = unpack(buffer, start)
+        frame_end = start + 4 + frame_bytes
+        if its_rest != rest or its_api != api or frame_end > end:
+            break
+        # The records' size is by one too large. Those that need more than two bytes for it have no business here.
+        at = start + head_bytes
+        if length > 0x7F:
+            length += (high << 7) - 0x80
+        else:
+            at -= 1
+            high = 0
+        records_end = at + length - 1
+        if records_end + 3 != frame_end or high > 0x7F or not starts_with(b"\0\0\0", records_end):
+            break
+        ids.append(correlation_id)
+        batches.append(view[at:records_end])
+        start = frame_end
+    return start
 
 
 def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[ProduceRequest, int]:

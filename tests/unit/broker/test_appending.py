@@ -10,7 +10,7 @@ import pytest
 
 from penstock.base.errors import ErrorCode
 from penstock.broker.appending import Appending, Requests
-from penstock.broker.connection import Deferred
+from penstock.broker.deferred import Deferred
 from penstock.cluster.partition.partition import Partition
 from penstock.protocol.messages import decode_response
 from penstock.protocol.records import Record, build_batch
@@ -88,6 +88,12 @@ def answered(requests: Deferred) -> list[tuple[int, ErrorCode, int]]:
     return found
 
 
+async def heard() -> None:
+    """Everybody was: what is short waits for the turn after the next."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
 @pytest.fixture
 async def world() -> World:
     return World()
@@ -99,7 +105,7 @@ async def test_what_several_clients_send_to_a_partition_is_one_write(world: Worl
     requests = [world.ask(client, {0: [batch(b"x"), batch(b"y")]}) for client in clients]
     assert [each.is_done for each in requests] == [False, False]
     world.disk.fail("append", ".log")
-    await asyncio.sleep(0)
+    await heard()
     refused = [(0, ErrorCode.kafka_storage_error, -1)] * 2
     assert [answered(each) for each in requests] == [refused, refused]
     assert world.failed == {"t": 4}
@@ -110,7 +116,7 @@ async def test_each_has_its_own_offsets_in_the_order_of_coming(world: World) -> 
     first = world.ask(one, {1: [batch(b"a", 2)], 0: [batch(b"b")]})
     second = world.ask(other, {0: [batch(b"c"), batch(b"d", 3), batch(b"e")]})
     third = world.ask(one, {0: [batch(b"f")], 1: [batch(b"g")]})
-    await asyncio.sleep(0)
+    await heard()
     assert answered(first) == [(1, ErrorCode.none, 0), (0, ErrorCode.none, 0)]
     assert answered(second) == [(0, ErrorCode.none, 1), (0, ErrorCode.none, 2), (0, ErrorCode.none, 5)]
     assert answered(third) == [(0, ErrorCode.none, 6), (1, ErrorCode.none, 2)]
@@ -121,7 +127,7 @@ async def test_one_that_is_refused_takes_nothing_from_the_others(world: World) -
     damaged[-1] ^= 1
     good = world.ask(Client(), {0: [batch(b"a")], 1: [batch(b"b")]})
     bad = world.ask(Client(), {0: [damaged], 1: [None], 7: [batch(b"c")], 9: [batch(b"d")]})
-    await asyncio.sleep(0)
+    await heard()
     assert answered(good) == [(0, ErrorCode.none, 0), (1, ErrorCode.none, 0)]
     assert answered(bad) == [
         (0, ErrorCode.corrupt_message, -1),
@@ -140,6 +146,19 @@ async def test_a_client_that_has_sent_nothing_else_is_served_at_once(world: Worl
     assert client.settle is None
 
 
+async def test_what_is_short_waits_for_those_who_are_heard_next_and_what_is_long_does_not(world: World) -> None:
+    short = world.ask(Client(), {0: [batch(b"a")]})
+    await asyncio.sleep(0)
+    assert not short.is_done
+    with_it = world.ask(Client(), {0: [batch(b"b" * 10_000)]})
+    await asyncio.sleep(0)
+    assert (answered(short), answered(with_it)) == ([(0, ErrorCode.none, 0)], [(0, ErrorCode.none, 1)])
+    await heard()
+    long = world.ask(Client(), {0: [batch(b"c" * 10_000)]})
+    await asyncio.sleep(0)
+    assert answered(long) == [(0, ErrorCode.none, 2)]
+
+
 async def test_what_was_put_off_is_done_before_anything_else_for_its_client(world: World) -> None:
     client = Client()
     requests = world.ask(client, {0: [batch(b"a"), batch(b"b")]})
@@ -148,7 +167,7 @@ async def test_what_was_put_off_is_done_before_anything_else_for_its_client(worl
     assert answered(requests) == [(0, ErrorCode.none, 0), (0, ErrorCode.none, 1)]
     assert client.settle is None
     later = world.ask(client, {0: [batch(b"c")]})
-    await asyncio.sleep(0)
+    await heard()
     assert answered(later) == [(0, ErrorCode.none, 2)]
 
 
@@ -158,7 +177,7 @@ async def test_an_answer_waits_for_the_commit_and_tells_what_became_of_it(world:
     damaged[-1] ^= 1
     requests = world.ask(Client(), {0: [batch(b"a"), damaged]}, acks=-1)
     at_once = world.ask(Client(), {0: [batch(b"b")]}, acks=1)
-    await asyncio.sleep(0)
+    await heard()
     assert (requests.is_done, at_once.is_done) == (False, True)
     (done,) = world.waiting
     done({world.partitions[0]: ErrorCode.request_timed_out})
@@ -171,9 +190,9 @@ async def test_a_defect_closes_the_connections_that_met_it_and_no_later_one(
     client, later = Client(), Client()
     world.partitions[0].config = None  # type: ignore[assignment]
     world.ask(client, {0: [batch(b"a")]})
-    await asyncio.sleep(0)
+    await heard()
     assert client.closed_for == "see the error above"
     assert "met a defect" in caplog.text
     requests = world.ask(later, {1: [batch(b"b")]})
-    await asyncio.sleep(0)
+    await heard()
     assert answered(requests) == [(1, ErrorCode.none, 0)]

@@ -11,7 +11,8 @@ from struct import pack
 import pytest
 
 from penstock.base.ports import Slice
-from penstock.broker.connection import Connection, Deferred, answers_gathered
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred, answers_gathered
 from penstock.broker.ports import RealDisk
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
@@ -240,6 +241,9 @@ async def test_file_slices_are_sent_between_memory(tmp_path: Path) -> None:
         await client.send_frames(b"?", b"?")
         expected = b"<" + content[5:105] + b"|" + content[1000:901_000] + b">"
         assert await client.receive(2 * len(expected)) == expected * 2
+        if hasattr(socket, "TCP_CORK"):
+            # Else what is sent next would wait for more.
+            assert not client.connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
     disk.close()
 
 
@@ -253,6 +257,38 @@ async def test_a_slice_beyond_the_end_of_its_file_closes_the_connection(tmp_path
         await client.receive(50_000)
         assert await client.is_closed()
     disk.close()
+
+
+async def test_what_a_client_sends_most_is_taken_from_the_buffer_and_the_rest_is_handed_out() -> None:
+    """Here: frames of one byte."""
+    handed_out: list[bytes] = []
+
+    def handle(frame: bytes) -> list[Part]:
+        handed_out.append(frame)
+        client.connection.take_usual = take
+        return [frame]
+
+    def take(connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        while end - start >= 5 and buffer.startswith(pack(">i", 1), start):
+            start += 5
+            connection.skip_to(start)
+            connection.accept([bytes(buffer[start - 1 : start]).upper()])
+        return start
+
+    async with connected(handle) as client:
+        await client.send_frames(b"a", b"b", b"c", b"longer", b"d")
+        await client.send(pack(">i", 1))
+        assert await client.receive(10) == b"aBClongerD"
+        await client.send(b"e")
+        assert await client.receive(1) == b"E"
+        assert handed_out == [b"a", b"longer"]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="only Linux lets a connection choose")
+async def test_nothing_is_paced_within_a_machine() -> None:
+    async with connected(echo) as client:
+        chosen = client.connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert chosen.rstrip(b"\0") == b"reno"
 
 
 async def test_a_defect_in_a_handler_ends_only_this_connection() -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.broker.connection import Deferred
 from penstock.broker.crowd import TAKEN_PER_TURN, Crowd
+from penstock.broker.deferred import Deferred
 from penstock.protocol.messages import Malformed
 
 

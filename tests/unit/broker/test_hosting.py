@@ -129,8 +129,18 @@ async def test_a_stop_while_a_log_waits_for_space_is_no_clean_one() -> None:
     disk = full_disk_after_a_crash()
     node = Node(disk)
     disk.capacity_bytes = None
-    node.hosting.close(is_clean=True)
+    node.hosting.close(is_clean=True, broker_epoch=1)
     assert not Node(disk).hosting.was_clean
+
+
+async def test_another_image_brings_its_settings_before_its_roles() -> None:
+    """A leader that goes on by the old `min.insync.replicas` would commit too early."""
+    node = Node(SimDisk())
+    seen: list[int] = []
+    node.hosting._topic_config = lambda _: LogConfig(min_insync_replicas=3)
+    node.hosting._assume_role = lambda partition, *_: seen.append(partition.config.min_insync_replicas)
+    node.hosting.reconcile()
+    assert seen == [3]
 
 
 async def test_a_topic_that_is_deleted_while_its_log_waits_for_space_stays_deleted() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from penstock.broker.controller_runner import is_gone
-from tests.e2e.node import free_port
+from penstock.testing.ports import free_port
 
 HOST = "127.0.0.1"
 

@@ -108,6 +108,19 @@ async def test_a_leader_heeds_min_insync_replicas_from_when_it_is_changed() -> N
     replication.stop()
 
 
+async def test_a_new_epoch_of_the_same_leader_goes_by_the_min_insync_replicas_that_came_before_it() -> None:
+    """It may be the reason for the epoch: then nothing may be committed by the old one in between."""
+    replication = Replication(node())
+    partition = make_partition(SimDisk(), replicas=(1, 2, 3))
+    replication.assume_role(partition, image(partition, 1, 5, isr=(1, 2)), 0)
+    assert partition.leader is not None
+    assert not partition.leader.is_under_min_isr
+    partition.reconfigure(replace(partition.config, min_insync_replicas=3))
+    replication.assume_role(partition, image(partition, 1, 6, isr=(1, 2)), 0)
+    assert partition.leader.is_under_min_isr
+    replication.stop()
+
+
 @pytest.mark.parametrize("new_leader", [2, -1])
 async def test_a_reader_that_is_woken_by_the_end_of_a_leadership_sees_nothing_that_was_not_committed(
     new_leader: int,

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import ErrorCode, Refused
+from penstock.broker.links import LinkBroken
 from penstock.broker.producer_ids import ProducerIdBlocks
 from penstock.broker.transaction_coordinator import TransactionCoordinator
-from penstock.coordinator.transaction.requests import TopicPartition, WriteMarkers
+from penstock.coordinator.transaction.requests import Addition, TopicPartition, WriteMarkers
 
 P0, P1, GONE = ("orders", 0), ("orders", 1), ("deleted", 0)
 MARKERS = WriteMarkers("t", 5, 1, 0, True, (P0, P1, GONE), 2)
@@ -94,6 +95,33 @@ async def test_it_stops_when_the_end_is_somebody_elses(why: str) -> None:
         coordinator.stop()
     await asyncio.sleep(0.1)
     assert len(markers.asked) == 1
+
+
+class Elsewhere:
+    """The shards of a node that coordinates nothing: node 2 does."""
+
+    def node_of(self, key: str) -> int:
+        return 2
+
+    def runner_of(self, key: str) -> Any:
+        raise Refused(ErrorCode.not_coordinator, "")
+
+
+async def test_what_a_client_asks_of_the_wrong_node_is_not_passed_on() -> None:
+    """It may have given up long ago and have asked the right one: passed on, it would open the next transaction."""
+    asked: list[int] = []
+
+    async def request(node_id: int, *_: Any) -> Any:
+        asked.append(node_id)
+        raise LinkBroken("it does not matter here")
+
+    broker: Any = SimpleNamespace(node_id=1, links=SimpleNamespace(request=request))
+    coordinator = TransactionCoordinator(broker)
+    coordinator.shards = Elsewhere()  # type: ignore[assignment]
+    of_client = await coordinator.add_partitions(Addition("t", 5, 0, frozenset({P0}), False, 0))
+    assert (of_client, asked) == ({P0: ErrorCode.not_coordinator}, [])
+    of_write = await coordinator.add_written(Addition("t", 5, 0, frozenset({P0}), True, 2))
+    assert (of_write, asked) == ({P0: ErrorCode.coordinator_not_available}, [2])
 
 
 class Controller:

@@ -346,6 +346,55 @@ def test_a_segment_behind_a_hole_is_set_aside() -> None:
     assert append(recovered, make_batch()) == second_base - 1
 
 
+COMPACTED = LogConfig(cleanup_policy=("compact",))
+
+
+def test_a_segment_of_a_compacted_log_behind_a_hole_is_set_aside_too() -> None:
+    disk = SimDisk()
+    log = open_log(disk, COMPACTED)
+    append_apart(log, 0, 10, 20)
+    log.roll(NOW_MS)
+    append_apart(log, 30)
+    first = disk.open(f"{DIRECTORY}/{0:020d}.log")
+    first.truncate(first.size() * 2 // 3)
+    recovered = open_log(disk, COMPACTED, clean=False)
+    assert recovered.log_end_offset == 11
+    assert any("set aside" in note for note in recovered.recovery_notes)
+
+
+def test_segments_of_a_compacted_log_join_where_what_is_copied_begins_later() -> None:
+    disk = SimDisk()
+    log = open_log(disk, LogConfig(cleanup_policy=("compact",), segment_bytes=200))
+    append_apart(log, *range(0, 100, 10))
+    assert len(list(log.segments)) > 3
+    expected = read_everything(log)
+    recovered = open_log(disk, COMPACTED, clean=False)
+    assert recovered.log_end_offset == 91
+    assert read_everything(recovered) == expected
+    assert recovered.recovery_notes == ()
+
+
+@pytest.mark.parametrize(("recovery_point", "next_offset"), [(0, 2**31 + 100), (100, 100)])
+def test_a_hole_in_a_compacted_log_that_no_power_cut_can_have_left_is_meant(
+    recovery_point: int, next_offset: int
+) -> None:
+    """Offsets may have jumped too far for one segment; and Kafka's compaction leaves holes, in what was synced."""
+    disk = SimDisk()
+    log = open_log(disk, COMPACTED)
+    append_apart(log, 0)
+    log.roll(NOW_MS, next_offset)
+    append_apart(log, next_offset)
+    recovered = open_log(disk, COMPACTED, clean=False, recovery_point=recovery_point)
+    assert recovered.log_end_offset == next_offset + 1
+    assert recovered.recovery_notes == ()
+
+
+def append_apart(log: Log, *offsets: int) -> None:
+    """As a follower of a leader whose log was compacted."""
+    for offset in offsets:
+        log.append_as_follower(bytes(make_batch(base_offset=offset)), NOW_MS)
+
+
 def append_aborted(log: Log, producer_id: int) -> None:
     append(log, make_batch(producer=(producer_id, 0, 0), transactional=True))
     append(log, make_marker(producer_id, 0, abort=True))

@@ -33,7 +33,7 @@ def test_a_broker_is_born_fenced_with_the_offset_of_the_decision_as_its_epoch() 
     assert isinstance(record, RegisterBrokerRecord)
     assert (record.broker_epoch, record.fenced, record.rack) == (before, True, "a")
     cluster.do(decision)
-    assert cluster.image.brokers[7].registered_at_offset == before
+    assert cluster.image.brokers[7].must_know_offset == before
 
 
 def test_a_broker_with_a_foreign_cluster_id_is_refused() -> None:
@@ -184,6 +184,17 @@ def test_a_broker_fenced_by_mistake_serves_again_with_its_next_heartbeat() -> No
     assert cluster.beat(2).is_fenced is False
     # The ISR is the leader's to widen.
     assert cluster.state() == (1, (1, 3), ())
+
+
+def test_a_broker_is_let_in_again_when_it_has_read_that_it_was_fenced() -> None:
+    """Before, it takes itself for the leader of what others lead by now."""
+    cluster = Brokers()
+    cluster.topic()
+    known = cluster.image.end_offset - 1
+    cluster.fence(2)
+    behind = cluster.beat(2, offset=known)
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    assert cluster.beat(2, offset=cluster.image.end_offset - 1).is_fenced is False
 
 
 def test_a_broker_may_ask_to_be_fenced() -> None:

@@ -19,7 +19,7 @@ def everything_in(image: MetadataImage) -> Any:
 
     return {
         "features": image.features,
-        "brokers": {one.id: fields(one, "registered_at_offset") for one in image.brokers.values()},
+        "brokers": {one.id: fields(one, "must_know_offset") for one in image.brokers.values()},
         "controllers": image.controllers,
         "topics": {
             name: (topic.id, topic.is_internal, {index: fields(one) for index, one in topic.partitions.items()})

@@ -207,16 +207,26 @@ def lead(partition: Partition, leader_epoch: int, now_ms: int) -> None:
     partition.lead(Leader(1, {}, lag_ms_max=1000, isr_min=1), leader_epoch, lambda _: None, now_ms)
 
 
-def test_a_gap_right_after_a_change_of_leaders_is_to_be_sent_again_in_order() -> None:
+def test_a_gap_not_long_after_a_change_of_leaders_is_to_be_sent_again_in_order() -> None:
+    """For as long as the producer may wait for an answer of the leader before."""
     partition = make(replicas=(1, 2))
     produce(partition, idempotent(0))
     lead(partition, partition.leader_epoch + 1, NOW_MS)
-    assert produce(partition, idempotent(4), now_ms=NOW_MS + 1999).error_code == ErrorCode.not_leader_or_follower
-    assert produce(partition, idempotent(2), now_ms=NOW_MS + 1999).base_offset == 2
+    assert produce(partition, idempotent(4), now_ms=NOW_MS + 29_999).error_code == ErrorCode.not_leader_or_follower
+    assert produce(partition, idempotent(2), now_ms=NOW_MS + 29_999).base_offset == 2
     # Other news of the partition do not make the leader new again.
-    lead(partition, partition.leader_epoch, NOW_MS + 2000)
-    for now_ms in (NOW_MS + 2000, NOW_MS - 1):
+    lead(partition, partition.leader_epoch, NOW_MS + 30_000)
+    for now_ms in (NOW_MS + 30_000, NOW_MS - 1):
         assert produce(partition, idempotent(6), now_ms=now_ms).error_code == ErrorCode.out_of_order_sequence_number
+
+
+def test_what_was_written_long_before_is_not_waited_for_by_a_new_leader() -> None:
+    partition = make(replicas=(1, 2))
+    for number in range(7):
+        produce(partition, idempotent(2 * number))
+    lead(partition, partition.leader_epoch + 1, NOW_MS)
+    too_old = produce(partition, idempotent(0), now_ms=NOW_MS + 2000)
+    assert too_old.error_code == ErrorCode.out_of_order_sequence_number
 
 
 def test_a_new_leader_does_not_take_the_second_batch_of_a_producer_for_its_first() -> None:

@@ -14,6 +14,9 @@ from penstock.base.ports import File, Slice
 from penstock.protocol.fetch import (
     TOPIC_IDS_FROM,
     PartitionAnswer,
+    _read_request,
+    _read_usual,
+    _Reader,
     decode_fetch_request,
     encode_fetch_response,
 )
@@ -111,6 +114,59 @@ answers = st.builds(
 
 def joined(parts: Any) -> bytes:
     return b"".join(part.file.read(part.position, part.length) if isinstance(part, Slice) else part for part in parts)
+
+
+def usual_request(version: int, topics: list[list[int]]) -> bytearray:
+    """As consumers send it: no tags, nothing forgotten, no rack."""
+    body = Struct(
+        max_wait=500,
+        min_bytes=1,
+        max_bytes=50_000_000,
+        isolation_level=1,
+        session_id=7,
+        session_epoch=8,
+        topics=[
+            Struct(
+                topic_id=uuid.UUID(int=number + 1),
+                partitions=[
+                    Struct(partition=index, fetch_offset=index * 1000, partition_max_bytes=1 << 20) for index in indexes
+                ],
+            )
+            for number, indexes in enumerate(topics)
+        ],
+    )
+    return bytearray(encode(request_entity(1, version), body))
+
+
+@given(
+    st.sampled_from(range(15, 19)),
+    st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=3), max_size=3),
+    st.data(),
+)
+def test_the_short_way_reads_what_the_long_way_does(version: int, topics: list[list[int]], data: st.DataObject) -> None:
+    frame = usual_request(version, topics)
+    # A byte changed anywhere makes it another request or none, for both.
+    if data.draw(st.booleans()):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    view = memoryview(frame)[: data.draw(st.one_of(st.just(len(frame)), st.integers(0, len(frame))))]
+    short = _read_usual(view, 0)
+    if short is not None:
+        assert short == _read_request(version, _Reader(view, 0, flexible=True))
+
+
+@pytest.mark.parametrize("version", range(15, 19))
+@pytest.mark.parametrize("topics", [[], [[]], [[3]], [[1, 2], [0]], [list(range(126))]])
+def test_the_short_way_is_taken(version: int, topics: list[list[int]]) -> None:
+    short = _read_usual(memoryview(usual_request(version, topics)), 0)
+    assert short is not None
+    assert [[one.partition for one in partitions] for _, partitions in short.topics] == topics
+
+
+@pytest.mark.parametrize("version", range(15, 19))
+def test_counts_of_more_than_one_byte_go_the_long_way(version: int) -> None:
+    many = usual_request(version, [list(range(200))])
+    assert _read_usual(memoryview(many), 0) is None
+    assert len(decode_fetch_request(version, memoryview(many), 0).topics[0][1]) == 200
 
 
 @pytest.mark.parametrize("version", VERSIONS)

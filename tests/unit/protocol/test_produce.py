@@ -3,6 +3,7 @@
 import contextlib
 import io
 import uuid
+from struct import pack, unpack_from
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from penstock.protocol.produce import (
     decode_produce_request,
     encode_produce_response,
     read_single,
+    read_singles,
+    shape_of,
     write_singles,
 )
 from tests.unit.protocol.kio_strategies import messages
@@ -167,6 +170,66 @@ def test_the_short_way_is_taken() -> None:
     single = read_single(12, memoryview(single_request(12, "topic", 3, bytes(61))), 0)
     assert single is not None
     assert (single.acks, single.topic, single.partition, bytes(single.records)) == (1, b"topic", 3, bytes(61))
+
+
+# Of a request: key, version, correlation id, no client id, no tags.
+HEADER_BYTES = 11
+
+
+def framed(version: int, correlation_id: int, body: bytearray) -> bytes:
+    """With a header that has no client id and no tags."""
+    frame = pack(">hhihB", 0, version, correlation_id, -1, 0) + body
+    return pack(">i", len(frame)) + frame
+
+
+@given(
+    st.sampled_from(range(9, 14)),
+    st.lists(st.tuples(st.sampled_from([3, 3, 3, 4]), st.integers(61, 300)), min_size=1, max_size=6),
+    st.data(),
+)
+def test_what_follows_is_read_as_it_would_be_alone(
+    version: int, requests: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Up to the first that is for another partition, damaged, or not here in whole."""
+    frames = [
+        framed(version, number, single_request(version, "topic", index, bytes([number]) * size))
+        for number, (index, size) in enumerate(requests)
+    ]
+    buffer = bytearray(b"".join(frames))
+    if data.draw(st.booleans()):
+        buffer[data.draw(st.integers(len(frames[0]), len(buffer)) | st.just(0)) - 1] = data.draw(st.integers(0, 255))
+    end = data.draw(st.just(len(buffer)) | st.integers(len(frames[0]), len(buffer)))
+    like = memoryview(buffer)[4 : len(frames[0])]
+    first = read_single(version, like, HEADER_BYTES)
+    if first is None:
+        return
+    ids: list[int] = []
+    batches: list[memoryview] = []
+    position = data.draw(st.sampled_from([0, len(frames[0])]))
+    start = read_singles(buffer, position, end, shape_of(version, like, first), ids, batches)
+    for number, batch in zip(ids, batches, strict=True):
+        (size,) = unpack_from(">i", buffer, position)
+        frame = memoryview(buffer)[position + 4 : position + 4 + size]
+        alone = read_single(version, frame, HEADER_BYTES)
+        assert alone is not None
+        assert (alone[:4], bytes(alone.records)) == (first[:4], bytes(batch))
+        assert unpack_from(">i", frame, 4) == (number,)
+        position += 4 + size
+    assert position == start <= end
+
+
+def test_all_that_are_alike_are_taken() -> None:
+    frames = [framed(12, n, single_request(12, "topic", 3, bytes(size))) for n, size in enumerate((61, 100, 2000, 61))]
+    other = framed(12, 9, single_request(12, "topic", 4, bytes(61)))
+    buffer = bytearray(b"".join([*frames, other]))
+    like = memoryview(buffer)[4 : len(frames[0])]
+    first = read_single(12, like, HEADER_BYTES)
+    assert first is not None
+    ids: list[int] = []
+    batches: list[memoryview] = []
+    start = read_singles(buffer, 0, len(buffer), shape_of(12, like, first), ids, batches)
+    assert (start, ids) == (len(buffer) - len(other), [0, 1, 2, 3])
+    assert [len(batch) for batch in batches] == [61, 100, 2000, 61]
 
 
 @pytest.mark.parametrize("version", range(9, 14))

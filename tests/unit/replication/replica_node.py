@@ -133,7 +133,7 @@ class ReplicaNode:
 
     def image_registration(self) -> int:
         broker = self.image.brokers.get(self.id)
-        return 1 << 62 if broker is None or broker.epoch != self.epoch else broker.registered_at_offset
+        return 1 << 62 if broker is None or broker.epoch != self.epoch else broker.must_know_offset
 
     def _take_role(self, now_ms: int) -> None:
         partition = self.partition

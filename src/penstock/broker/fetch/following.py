@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred
 from penstock.broker.fetch.plan import Plan, plan_fetch
 from penstock.broker.fetch.sessions import FetchContext, PartitionKey
 from penstock.broker.fetch.waiting import WAKE_BYTES

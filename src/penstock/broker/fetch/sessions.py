@@ -129,9 +129,12 @@ class SessionCache:
             if request.session_epoch == _INITIAL_EPOCH:
                 session = self._new_session(uses_topic_ids, now_ms)
             if session is None:
-                once = FetchSession(0, uses_topic_ids, now_ms)
-                once.update(request)
-                return FetchContext(list(once.partitions.values()))
+                once = {
+                    (topic, partition.partition): SessionPartition(topic, partition)
+                    for topic, partitions in request.topics
+                    for partition in partitions
+                }
+                return FetchContext(list(once.values()))
             session.update(request)
             return FetchContext(list(session.partitions.values()), session)
         return self._open_incremental(request, uses_topic_ids, now_ms)

@@ -11,6 +11,8 @@ on), or asked whether it was (KIP-890).
 
 import asyncio
 import logging
+from functools import partial
+from time import perf_counter_ns
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
@@ -21,23 +23,27 @@ from penstock.broker.appending import (
     answer_when_committed,
     why_unknown,
 )
-from penstock.broker.connection import Alike, Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred, note_time
 from penstock.broker.transaction_verification import (
     VerifiedWrites,
     produce_client,
     refusal_of_produce,
     transactional_batches,
 )
+from penstock.protocol.fetch import Part
 from penstock.protocol.primitives import Malformed
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
     VERSION_MAX,
     VERSION_MIN,
     PartitionAnswer,
+    Shape,
     TopicData,
     decode_produce_request,
     read_single,
-    read_single_records,
+    read_singles,
+    shape_of,
     write_singles,
 )
 
@@ -51,20 +57,9 @@ def handle_frame(
 ) -> Answer:
     single = read_single(version, frame, position)
     if single is not None and single.acks in (1, ACKS_ALL):
-        # Hot: one batch for one partition.
-        acks, timeout_ms, topic, index, records, size_position = single
-        ids, batches = [correlation_id], [records]
-        if alike := connection.take_alike(frame, size_position):
-            _read_alike(connection, alike, size_position, ids, batches)
-        elif acks == 1 and not connection.has_more:
-            topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
-            partition = topics.get(topic, {}).get(index)
-            if partition is not None:
-                answer = partition.append(records, 1, version, broker.clock.now_ms())
-                if answer.error_code:
-                    broker.metrics.failed_produce_requests[partition.topic] += 1
-                return [write_singles(version, ids, topic, [answer])]
-        return broker.appending.take(connection, Requests(version, ids, acks, timeout_ms, [(topic, index, batches)]))
+        shape = shape_of(version, frame, single)
+        connection.take_usual = partial(_take_usual, broker, shape)
+        return _serve_singles(broker, connection, shape, [correlation_id], [single.records])
     transactional_id, acks, timeout_ms, requested = decode_produce_request(version, frame, position)
     parts = [(topic, index, (records,)) for topic, partitions in requested for index, records in partitions]
     requests = Requests(version, [correlation_id], acks, timeout_ms, parts)
@@ -94,17 +89,33 @@ def handle_frame(
     return requests
 
 
-def _read_alike(
-    connection: Connection, alike: list[Alike], size_position: int, ids: list[int], batches: list[memoryview]
-) -> None:
-    """The correlation ids and records of requests that differ from the one before them only in their records."""
-    for taken, (correlation_id, frame) in enumerate(alike):
-        records = read_single_records(frame, size_position)
-        if records is None:
-            connection.give_back(alike[taken:])
-            return
-        ids.append(correlation_id)
-        batches.append(records)
+def _take_usual(broker: Broker, shape: Shape, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+    """Hot: most producers' requests come by here, and only the first for a partition by `handle_frame`."""
+    ids: list[int] = []
+    batches: list[memoryview] = []
+    position = read_singles(buffer, start, end, shape, ids, batches)
+    if ids:
+        started_ns = perf_counter_ns()
+        connection.skip_to(position)
+        answer = _serve_singles(broker, connection, shape, ids, batches)
+        note_time(answer, broker.metrics.times[API.key], started_ns)
+        connection.accept(answer)
+    return position
+
+
+def _serve_singles(
+    broker: Broker, connection: Connection, shape: Shape, ids: list[int], batches: list[memoryview]
+) -> Deferred | list[Part]:
+    version, acks, timeout_ms, topic, index, _, _, _ = shape
+    if acks == 1 and len(ids) == 1 and not connection.has_more:
+        topics = broker.topics_by_id if version >= TOPIC_IDS_FROM else broker.topics_by_name
+        partition = topics.get(topic, {}).get(index)
+        if partition is not None:
+            answer = partition.append(batches[0], 1, version, broker.clock.now_ms())
+            if answer.error_code:
+                broker.metrics.failed_produce_requests[partition.topic] += 1
+            return [write_singles(version, ids, topic, [answer])]
+    return broker.appending.take(connection, Requests(version, ids, acks, timeout_ms, [(topic, index, batches)]))
 
 
 def _append_all(broker: Broker, requests: Requests, writes: VerifiedWrites | None) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.broker.api import Answer, Broker, HotApi
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred
 from penstock.broker.eager import run_eagerly
 from penstock.broker.fetch.following import FollowerFetch
 from penstock.broker.fetch.nearest import nearest_replica

@@ -11,7 +11,8 @@ from typing import Any
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import Bytes
 from penstock.broker.api import Answer, Broker, HotApi
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred
 from penstock.coordinator.effects import Effect
 from penstock.coordinator.group.offset_commits import PartitionOutcome, TopicOutcome
 from penstock.coordinator.group.shard import GroupShard

@@ -11,7 +11,7 @@ from penstock.base.errors import ErrorCode
 from penstock.broker.api import Api, Broker, RequestContext
 from penstock.broker.handlers.transaction_calls import fenced_as_known
 from penstock.coordinator.transaction.records import TRANSACTIONS_V2
-from penstock.coordinator.transaction.requests import TopicPartition
+from penstock.coordinator.transaction.requests import Addition, TopicPartition
 from penstock.protocol.messages import Struct
 
 _FROM_BROKERS_FROM = 4
@@ -54,14 +54,15 @@ async def _add(broker: Broker, context: RequestContext, asked: Asked) -> list[St
     partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
     errors = _missing(broker, partitions)
     if not errors:
-        errors = await broker.transactions.add_partitions(
+        addition = Addition(
             asked.transactional_id,
             asked.producer_id,
             asked.producer_epoch,
-            partitions,
-            verify_only=asked.verify_only,
-            transaction_version=TRANSACTIONS_V2 if context.version >= _FROM_BROKERS_FROM else 0,
+            frozenset(partitions),
+            asked.verify_only,
+            TRANSACTIONS_V2 if context.version >= _FROM_BROKERS_FROM else 0,
         )
+        errors = await broker.transactions.add_partitions(addition)
     is_known = context.version >= _FENCED_KNOWN_FROM
     return [
         Struct(

@@ -10,6 +10,7 @@ from penstock.broker.api import Api, Broker, RequestContext
 from penstock.broker.coordinator_shards import partition_of
 from penstock.broker.group_coordinator import OFFSETS_TOPIC
 from penstock.broker.handlers.transaction_calls import fenced_as_known
+from penstock.coordinator.transaction.requests import Addition
 from penstock.protocol.messages import Struct
 
 _FENCED_KNOWN_FROM = 2
@@ -19,14 +20,10 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     topic = broker.image.topics.get(OFFSETS_TOPIC)
     count = broker.settings["offsets.topic.num.partitions"] if topic is None else len(topic.partitions)
     partition = OFFSETS_TOPIC, partition_of(request.group_id, count)
-    errors = await broker.transactions.add_partitions(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [partition],
-        verify_only=False,
-        transaction_version=0,
+    addition = Addition(
+        request.transactional_id, request.producer_id, request.producer_epoch, frozenset({partition}), False, 0
     )
+    errors = await broker.transactions.add_partitions(addition)
     return Struct(error_code=fenced_as_known(errors[partition], is_known=context.version >= _FENCED_KNOWN_FROM))
 
 

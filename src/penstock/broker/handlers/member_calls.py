@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.api import Answer, Broker, HotApi
-from penstock.broker.connection import Connection, Deferred
+from penstock.broker.connection import Connection
+from penstock.broker.deferred import Deferred
 from penstock.broker.handlers.group_calls import Method
 from penstock.coordinator.effects import Effect
 from penstock.coordinator.group.records import RECORD_PARTS

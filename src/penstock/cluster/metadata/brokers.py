@@ -161,7 +161,7 @@ class Brokers:
     def heartbeat(self, heartbeat: Heartbeat, now_ms: int) -> Decision[HeartbeatAnswer]:
         """Raises Refused(STALE_BROKER_EPOCH)."""
         broker = self.checked(heartbeat.broker_id, heartbeat.broker_epoch)
-        is_caught_up = heartbeat.current_metadata_offset >= broker.registered_at_offset
+        is_caught_up = heartbeat.current_metadata_offset >= broker.must_know_offset
         if broker.fenced:
             return self._heartbeat_of_fenced(broker, heartbeat, is_caught_up, now_ms)
         records: list[MetadataRecord] = []

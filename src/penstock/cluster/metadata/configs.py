@@ -99,20 +99,30 @@ def _decide(
             )
         else:
             answer.append(AlteredResource(resource.resource_type, resource.resource_name))
-    return Decision(answer, [] if validate_only else records + _ineligible(image, records))
+    return Decision(answer, [] if validate_only else records + _changes_of_eligible(image, records))
 
 
-def _ineligible(image: MetadataImage, changes: Sequence[MetadataRecord]) -> list[MetadataRecord]:
+def _changes_of_eligible(image: MetadataImage, changes: Sequence[MetadataRecord]) -> list[MetadataRecord]:
     """Eligible leaders hold everything since their leader could not go on without them, which another
-    `min.insync.replicas` may let it do. Where nobody leads they stay: nobody goes on."""
-    concerned: dict[TopicImage, None] = {}
+    `min.insync.replicas` may let it do. Where nobody leads they stay: nobody goes on.
+
+    Kafka forgets them with any other value. If those in sync are too few for the new one too, they stay here: the
+    leader may be gone already, and nobody else hold everything. It gets a new epoch, so that its ISR cannot grow before
+    it has read the value: by the old one it would go on with too few.
+    """
+    concerned: dict[TopicImage, int] = {}
     for change in changes:
         if isinstance(change, ConfigRecord) and change.name == "min.insync.replicas":
-            is_topic = change.resource_type == RESOURCE_TOPIC
-            concerned |= dict.fromkeys([image.topics[change.resource_name]] if is_topic else image.topics.values())
+            if change.resource_type == RESOURCE_TOPIC:
+                # What a topic falls back to, brokers may each see otherwise.
+                concerned[image.topics[change.resource_name]] = int(change.value or 0)
+            else:
+                concerned |= dict.fromkeys(image.topics.values(), 0)
     return [
-        PartitionChangeRecord(topic_id=topic.id, partition_id=partition.index, eligible_leader_replicas=())
-        for topic in concerned
+        PartitionChangeRecord(topic_id=topic.id, partition_id=partition.index, leader=partition.leader)
+        if len(partition.isr) < min(isr_min, len(partition.replicas))
+        else PartitionChangeRecord(topic_id=topic.id, partition_id=partition.index, eligible_leader_replicas=())
+        for topic, isr_min in concerned.items()
         for partition in topic.partitions.values()
         if partition.eligible_leader_replicas and partition.isr
     ]

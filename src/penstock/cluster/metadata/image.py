@@ -71,11 +71,11 @@ class BrokerImage:
         "in_controlled_shutdown",
         "incarnation",
         "log_dirs",
+        "must_know_offset",
         "rack",
-        "registered_at_offset",
     )
 
-    def __init__(self, record: RegisterBrokerRecord, registered_at_offset: int = 0) -> None:
+    def __init__(self, record: RegisterBrokerRecord, must_know_offset: int = 0) -> None:
         self.id = record.broker_id
         self.epoch = record.broker_epoch
         self.incarnation = record.incarnation_id
@@ -87,8 +87,9 @@ class BrokerImage:
         self.fenced = record.fenced
         self.in_controlled_shutdown = record.in_controlled_shutdown
         self.log_dirs = record.log_dirs
-        # Where the metadata log says so: a broker that has read that far knows that it is registered.
-        self.registered_at_offset = registered_at_offset
+        # Where the metadata log says that it is registered, or last that it is fenced: a broker that has not read so
+        # far takes itself for what it no longer is.
+        self.must_know_offset = must_know_offset
 
     @property
     def host(self) -> str:
@@ -239,15 +240,21 @@ class MetadataImage:
         del self.brokers[record.broker_id]
 
     def _apply_fence_broker(self, record: FenceBrokerRecord) -> None:
-        self._broker(record.id, record.epoch).fenced = True
+        self._fence(self._broker(record.id, record.epoch))
+
+    def _fence(self, broker: BrokerImage) -> None:
+        broker.fenced = True
+        broker.must_know_offset = self.end_offset - 1
 
     def _apply_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
         self._broker(record.id, record.epoch).fenced = False
 
     def _apply_broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
         broker = self._broker(record.broker_id, record.broker_epoch)
-        if record.fenced:
-            broker.fenced = record.fenced > 0
+        if record.fenced > 0:
+            self._fence(broker)
+        elif record.fenced:
+            broker.fenced = False
         if record.in_controlled_shutdown:
             broker.in_controlled_shutdown = True
         if record.log_dirs:

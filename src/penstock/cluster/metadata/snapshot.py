@@ -43,8 +43,8 @@ def restore(image: MetadataImage, records: Iterable[MetadataRecord], end_offset:
     for record in records:
         image.replay(record)
     for broker in image.brokers.values():
-        # Its registration stood at its epoch; a snapshot has it at another place.
-        broker.registered_at_offset = broker.epoch
+        # Its registration stood at its epoch; a snapshot has it elsewhere, and does not tell where it was fenced.
+        broker.must_know_offset = end_offset - 1 if broker.fenced else broker.epoch
     image.end_offset = end_offset
 
 
@@ -54,7 +54,7 @@ def copy_of(image: MetadataImage) -> MetadataImage:
     for record in snapshot_records(image):
         copy.replay(record)
     for broker in image.brokers.values():
-        copy.brokers[broker.id].registered_at_offset = broker.registered_at_offset
+        copy.brokers[broker.id].must_know_offset = broker.must_know_offset
     copy.end_offset = image.end_offset
     return copy
 

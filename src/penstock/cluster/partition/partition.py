@@ -41,8 +41,10 @@ from penstock.protocol.batch import (
 from penstock.protocol.produce import PartitionAnswer
 
 _ACKS_ALL = -1
-# For so long after a change of leaders producers may send what follows a batch that was refused just before.
+# For so long after a change of leaders producers may send what follows a batch that was refused just before,
 _SETTLING_MS = 2000
+# and for so long one that follows a batch of which they have not heard from the leader before: clients give up then.
+_OUTSTANDING_MS = 30_000
 LONG_AGO_MS = -1 << 62
 
 _new_tuple = tuple.__new__
@@ -287,9 +289,8 @@ class Partition:
         look."""
         if len(batches) == 1:
             return [self.append(batches[0], acks, produce_version, now_ms)]
-        some = [batch for batch in batches if batch is not None]
         try:
-            base_offsets = self._append_plain(some, acks, now_ms) if len(some) == len(batches) else None
+            base_offsets = self._append_plain(batches, acks, now_ms)
         except DiskError as problem:
             refused = PartitionAnswer(self.index, ErrorCode.kafka_storage_error, error_message=str(problem))
             return [refused] * len(batches)
@@ -301,7 +302,7 @@ class Partition:
             for base_offset in base_offsets
         ]
 
-    def _append_plain(self, batches: Sequence[memoryview], acks: int, now_ms: int) -> list[int] | None:
+    def _append_plain(self, batches: Sequence[memoryview | None], acks: int, now_ms: int) -> list[int] | None:
         """The base offsets; None, nothing being done, where `append` has to look at each. Raises DiskError, nothing
         being done either."""
         if (
@@ -319,12 +320,11 @@ class Partition:
         base_offsets = log.append_run(run, self.leader_epoch, now_ms)
         if base_offsets is None:
             return None
-        size = sum(map(len, batches))
         self.produce_requests += len(batches)
         self.messages_in += log.log_end_offset - base_offsets[0]
-        self.bytes_in += size
+        self.bytes_in += run.size
         if self.append_listeners or self.on_appended is not None:
-            self._tell_of_append(size)
+            self._tell_of_append(run.size)
         return base_offsets
 
     def _are_next_of_producers(self, headers: Sequence[BatchHeader], log: Log, now_ms: int) -> bool:
@@ -421,15 +421,19 @@ class Partition:
 
     def _follows_a_refused_one(self, header: BatchHeader, verdict: ErrorCode | None, log: Log, now_ms: int) -> bool:
         """A producer keeps several batches on their way. When this node did not lead yet as the first came, but did
-        for the second, that one leaves a gap. Taken from a producer that is not known here, it would have librdkafka
-        count the first as delivered too; refused for the gap, begin a new epoch and send what it has not heard of
-        again in all partitions, which doubles what was written. Told that the leader has changed, every client sends
-        them again in their order. Kafka takes the one and refuses the other."""
-        if not 0 <= now_ms - self._led_since_ms < _SETTLING_MS:
-            return False
+        for the second, that one leaves a gap; so does one that librdkafka sends here while it is about to give up the
+        first, which went to a leader that was cut off. Taken from a producer that is not known here, it would have
+        librdkafka count the first as delivered too; refused for the gap, begin a new epoch and send what it has not
+        heard of again in all partitions, which doubles what was written. Told that the leader has changed, every client
+        sends them again in their order. Kafka takes the one and refuses the other."""
+        led_ms = now_ms - self._led_since_ms
         if verdict is None:
-            return header.base_sequence > 0 and header.producer_id not in log.producers.producers
-        return verdict is ErrorCode.out_of_order_sequence_number
+            is_first = header.producer_id not in log.producers.producers
+            return header.base_sequence > 0 and 0 <= led_ms < _SETTLING_MS and is_first
+        # Of a transaction nothing is doubled by a refusal, which only aborts it; nor by one of what was written before.
+        is_gap = not header.attributes & TRANSACTIONAL and log.producers.leaves_gap(header)
+        patience_ms = _OUTSTANDING_MS if is_gap else _SETTLING_MS
+        return verdict is ErrorCode.out_of_order_sequence_number and 0 <= led_ms < patience_ms
 
     def _append_valid(
         self, data: memoryview | bytearray, header: BatchHeader, now_ms: int, verification: Verification | None

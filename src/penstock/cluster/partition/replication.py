@@ -113,7 +113,8 @@ class Leader:
         self._brokers = brokers
         self._contacts = contacts if contacts is not None else {}
         self._lag_ms_max = lag_ms_max
-        self._isr_min = isr_min
+        # To be set before `lead`: another one may be the reason for a new epoch.
+        self.isr_min = isr_min
         self._waiting: deque[tuple[int, Any]] = deque()
         self._pending: ProposeIsr | None = None
         # The ISR that counts for the high watermark: with those who are proposed to join.
@@ -135,7 +136,7 @@ class Leader:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return len(self.isr) < min(self._isr_min, len(self.followers) + 1)
+        return len(self.isr) < min(self.isr_min, len(self.followers) + 1)
 
     # Leadership
 
@@ -190,7 +191,7 @@ class Leader:
 
     def reconfigure(self, *, lag_ms_max: int, isr_min: int, now_ms: int) -> list[Effect]:
         self._lag_ms_max = lag_ms_max
-        self._isr_min = isr_min
+        self.isr_min = isr_min
         return self._advance(now_ms)
 
     # Appends
@@ -221,7 +222,7 @@ class Leader:
         waiting = self._waiting
         if not waiting or waiting[0][0] > self.high_watermark:
             return []
-        enough = len(self._maximal_isr) >= min(self._isr_min, len(self.followers) + 1)
+        enough = len(self._maximal_isr) >= min(self.isr_min, len(self.followers) + 1)
         error = ErrorCode.none if enough else ErrorCode.not_enough_replicas_after_append
         effects: list[Effect] = []
         while waiting and waiting[0][0] <= self.high_watermark:
