@@ -39,7 +39,17 @@ consumer = Consumer(
 # Each worker has an id of its own that it keeps over restarts: initialising it aborts what its last life left open.
 producer = Producer({"bootstrap.servers": brokers, "transactional.id": f"{options.group}-worker-1"})
 producer.init_transactions()
-consumer.subscribe([options.orders])
+generation = None
+
+
+def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    """Orders are committed as of the generation that they were read in: if another worker was given their partitions
+    meanwhile, the commit is refused."""
+    global generation
+    generation = consumer.consumer_group_metadata()
+
+
+consumer.subscribe([options.orders], on_assign=assigned)
 
 
 def handle(orders: list[Message]) -> None:
@@ -54,7 +64,7 @@ def handle(orders: list[Message]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     ends = {(order.topic(), order.partition()): (order.offset() or 0) + 1 for order in orders}
     offsets = [TopicPartition(topic or "", partition or 0, offset) for (topic, partition), offset in ends.items()]
-    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+    producer.send_offsets_to_transaction(offsets, generation)
     producer.commit_transaction()
 
 
@@ -71,6 +81,8 @@ while messages := consumer.consume(options.per_transaction, options.idle_seconds
         # Another worker may have these partitions by now. Begin again where the group is.
         producer.abort_transaction()
         for partition in consumer.committed(consumer.assignment()):
+            if partition.error:
+                raise KafkaException(partition.error) from problem
             consumer.seek(TopicPartition(partition.topic, partition.partition, max(0, partition.offset)))
         continue
     for message in messages:

@@ -36,6 +36,7 @@ _SETTINGS = {
 class Copier:
     def __init__(self, bootstrap: str, source: str, target: str, group: str, identity: str, timeout_ms: int) -> None:
         self._source, self._target = source, target
+        self._generation: Any = None
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -62,13 +63,17 @@ class Copier:
 
     def run(self) -> None:
         self._retried(self._producer.init_transactions)
-        self._consumer.subscribe([self._source])
+        self._consumer.subscribe([self._source], on_assign=self._assigned)
         last_s = time.monotonic()
         while time.monotonic() - last_s < _IDLE_SECONDS_MAX:
             messages = [one for one in self._consumer.consume(random.randint(1, 200), 0.1) if one.error() is None]
             if messages:
                 self._copy(messages)
                 last_s = time.monotonic()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # What is read from now on is committed as of this generation, whichever it is by then.
+        self._generation = consumer.consumer_group_metadata()
 
     def _copy(self, messages: list[Any]) -> None:
         self._producer.begin_transaction()
@@ -77,12 +82,13 @@ class Copier:
                 self._producer.produce(self._target, message.value(), key=message.key())
             ends = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
             offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
-            group = self._consumer.consumer_group_metadata()
             if random.random() < _ABORTED_ON_PURPOSE:
                 self._producer.flush(_SECONDS_MAX)
                 self._abort()
                 return
-            self._retried(lambda seconds: self._producer.send_offsets_to_transaction(offsets, group, seconds))
+            self._retried(
+                lambda seconds: self._producer.send_offsets_to_transaction(offsets, self._generation, seconds)
+            )
             self._retried(self._producer.commit_transaction)
         except KafkaException as problem:
             error = problem.args[0]
@@ -93,6 +99,8 @@ class Copier:
     def _abort(self) -> None:
         self._retried(self._producer.abort_transaction)
         for one in self._consumer.committed(self._consumer.assignment(), _SECONDS_MAX):
+            if one.error:
+                raise KafkaException(one.error)
             self._consumer.seek(TopicPartition(one.topic, one.partition, max(0, one.offset)))
 
     def _retried(self, call: Any) -> None:

@@ -4,18 +4,23 @@ Nothing in production knows of them. A defect replaces a function for the time o
 run it spoils, and which is fine without it.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.base.errors import ErrorCode
+from penstock.base.errors import ErrorCode, Refused
 from penstock.broker.appending import Appending
+from penstock.broker.broker_life import BrokerLife
 from penstock.broker.commits import Commits
 from penstock.broker.coordinator_runner import CoordinatorRunner
 from penstock.broker.hosting import Hosting
 from penstock.broker.quorum_runner import QuorumRunner
 from penstock.broker.replica_fetcher import _Lane
+from penstock.broker.transaction_coordinator import TransactionCoordinator
+from penstock.cluster.metadata import configs as configs_module
 from penstock.cluster.metadata.alter_partition import ANY_BROKER_EPOCH
+from penstock.cluster.metadata.records import PartitionChangeRecord
 from penstock.cluster.partition.follower import Follower
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.replication import HighWatermarkAdvanced, Leader
@@ -25,6 +30,7 @@ from penstock.cluster.raft.roles import Following
 from penstock.cluster.raft.state import QuorumState
 from penstock.cluster.raft.stored_log import QUORUM_STATE_FILE
 from penstock.coordinator.effects import Send
+from penstock.coordinator.transaction.requests import Addition
 from penstock.log import log as log_module
 from penstock.log.log import Log
 from penstock.log.producer_state import Duplicate, ProducerState
@@ -105,6 +111,41 @@ def _takes_duplicates(original: Any) -> Any:
         return None if isinstance(verdict, Duplicate) else verdict
 
     return check
+
+
+def _passes_on(original: Any) -> Any:
+    async def add_partitions(coordinator: Any, addition: Addition) -> Any:
+        with contextlib.suppress(Refused):
+            node_id = coordinator.shards.node_of(addition.transactional_id)
+            if node_id != coordinator._broker.node_id:
+                return await coordinator._add_elsewhere(node_id, addition)
+        return await original(coordinator, addition)
+
+    return add_partitions
+
+
+def _forgets_eligible(original: Any) -> Any:
+    def ineligible(image: Any, changes: Any) -> list[PartitionChangeRecord]:
+        return [
+            PartitionChangeRecord(topic_id=one.topic_id, partition_id=one.partition_id, eligible_leader_replicas=())
+            for one in original(image, changes)
+        ]
+
+    return ineligible
+
+
+def _raises(original: Any) -> Any:
+    def raising(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    return raising
+
+
+def _stays_locked_out(original: Any) -> Any:
+    def make(life: Any, *args: Any, **options: Any) -> None:
+        original(life, *args, **{**options, "known_epoch": lambda: -1})
+
+    return make
 
 
 def _appends_backwards(original: Any) -> Any:
@@ -253,6 +294,26 @@ DEFECTS = {
         "coordinators answer before what they keep is replicated",
         _replacing(CoordinatorRunner, "_is_committed", _always(True)),
         1013,
+    ),
+    "passes-on": Defect(
+        "what a client asks of a node that does not coordinate its transaction is passed on",
+        _replacing(TransactionCoordinator, "add_partitions", _passes_on),
+        3201819,
+    ),
+    "forgets-eligible": Defect(
+        "another min.insync.replicas makes nobody eligible, as in Kafka",
+        _replacing(configs_module, "_changes_of_eligible", _forgets_eligible),
+        3201186,
+    ),
+    "raises": Defect(
+        "a request of one who changes settings meets an exception",
+        _replacing(configs_module, "_changes_of_eligible", _raises),
+        3201186,
+    ),
+    "stays-locked-out": Defect(
+        "a node for which an earlier process was registered meanwhile puts up with that",
+        _replacing(BrokerLife, "__init__", _stays_locked_out),
+        3201407,
     ),
     "trusts-crashes": Defect(
         "every start counts as one after a clean stop",

@@ -57,6 +57,9 @@ class Trim(NamedTuple):
 
     offset: int
     leader: int
+    # Those in sync all the while, as the leader saw it. As in Kafka, it waits for nobody who is fenced, and who is may
+    # be elected all the same, having been in sync when too few were left (KIP-966).
+    in_sync: frozenset[int]
     # How many processes of nodes had ended by then.
     ends: int
 

@@ -103,6 +103,8 @@ class Observer:
             perform(runner)
             if runner._is_performing:
                 return
+            # At once: a leader may be elected, commit its own removal, and resign between two looks.
+            self._note_quorum_leader(runner)
             if runner._lacks_space:
                 # Nobody hears of it until it is written.
                 return
@@ -178,8 +180,6 @@ class Observer:
             if host.broker is not None and host.loop is not None and hasattr(host.broker, "quorum")
         ]
         for host, broker in running:
-            self._note_quorum_leader(host, broker)
-        for host, broker in running:
             self._check_quorum(host, broker)
             if broker.is_ready.is_set():
                 for partition in broker.hosting:
@@ -215,13 +215,20 @@ class Observer:
 
     # The quorum
 
-    def _note_quorum_leader(self, host: SimHost, broker: Broker) -> None:
+    def _note_quorum_leader(self, runner: QuorumRunner) -> None:
         """11: at most one leader per term."""
-        quorum = broker.quorum._quorum
-        if quorum.leader_id == host.node_id and not broker.quorum._has_failed:
-            other = self._quorum_leaders.setdefault(quorum.epoch, host.node_id)
-            if other != host.node_id:
-                raise Violation(11, "one leader per term", f"term {quorum.epoch}: nodes {other} and {host.node_id}")
+        quorum = runner._quorum
+        own_id = quorum.key.id
+        if quorum.leader_id == own_id and not runner._has_failed:
+            other = self._quorum_leaders.setdefault(quorum.epoch, own_id)
+            if other != own_id:
+                self._found.append(
+                    Violation(11, "one leader per term", f"term {quorum.epoch}: nodes {other} and {own_id}")
+                )
+
+    @property
+    def _last_term(self) -> int:
+        return max(self._quorum_leaders, default=-1)
 
     def _check_quorum(self, host: SimHost, broker: Broker) -> None:
         quorum = broker.quorum._quorum
@@ -229,7 +236,7 @@ class Observer:
             return
         epoch = quorum.epoch
         # 12: it has everything that was ever committed, unless it is one of the past that does not know it yet.
-        is_last = quorum.leader_id == host.node_id and epoch == max(self._quorum_leaders)
+        is_last = quorum.leader_id == host.node_id and epoch == self._last_term
         if is_last and broker.quorum.next_offset < self._metadata_end:
             raise Violation(
                 12,
@@ -296,7 +303,7 @@ class Observer:
         """6: in the controller's view, ISR and ELR are disjoint, fenced brokers in neither; who is in sync and runs has
         everything that is committed."""
         for broker in self._cluster.brokers():
-            if not broker.controller.is_active or broker.quorum.epoch < max(self._quorum_leaders):
+            if not broker.controller.is_active or broker.quorum.epoch < self._last_term:
                 # One that is put out and does not know it yet decides nothing any more.
                 continue
             all_fenced = {one for one, registration in broker.image.brokers.items() if registration.fenced}

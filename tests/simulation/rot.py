@@ -171,12 +171,15 @@ class Rot:
         state = self._state(topic, index)
         if state is None or host.broker is None or not host.is_ready or self._stopped_by_s is not None:
             return
+        partition = host.broker.topics_by_name.get(topic.encode(), {}).get(index)
         if host.node_id in state.replicas:
             if host.node_id not in state.isr or damage_in(host.disk, f"{topic}-{index}") is not None:
                 return
-            partition = host.broker.topics_by_name.get(topic.encode(), {}).get(index)
             if partition is None or partition.loaded_log is None:
                 return
+        elif partition is not None:
+            # It has yet to hear that the partition was taken away from it.
+            return
         self._note(f"{topic}-{index} is whole again on {host.name}")
         self.host = None
 

@@ -84,7 +84,10 @@ def run_seeds(seeds: Sequence[int], defect: str | None = None, *, in_order: bool
         yield from (_run_by_name(seed, defect) for seed in seeds)
         return
     with ProcessPoolExecutor(
-        min(os.cpu_count() or 1, len(seeds)), get_context("spawn"), initializer=logging.disable
+        min(os.cpu_count() or 1, len(seeds)),
+        get_context("spawn"),
+        initializer=logging.disable,
+        initargs=(logging.WARNING,),
     ) as pool:
         yield from pool.map(_run_by_name, seeds, repeat(defect))
 
@@ -131,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The order of sets of strings must be the same in every run.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.run", *(arguments or sys.argv[1:])])
-    logging.basicConfig(level=logging.INFO, stream=sys.stdout) if options.log else logging.disable()
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout) if options.log else logging.disable(logging.WARNING)
     if options.seed is not None:
         seeds = [options.seed]
     elif options.these:

@@ -214,7 +214,7 @@ class Trimmer:
         partition = Struct(partition_index=self._key[1], offset=offset)
         body = Struct(topics=[Struct(name=self._key[0], partitions=[partition])], timeout=3000)
         leader = await self.client.leader_of(self._key)
-        ends = self.client.cluster.ends
+        ends, in_sync = self.client.cluster.ends, self._in_sync(leader)
         answer = await self.client.ask(leader, _DELETE_RECORDS, body, 2)
         (trimmed,) = answer.topics[0].partitions
         code = ErrorCode(trimmed.error_code)
@@ -223,4 +223,12 @@ class Trimmer:
             return
         if trimmed.low_watermark < offset:
             raise Violation(1, "trimmed", f"{self._key} begins at {trimmed.low_watermark} after a cut at {offset}")
-        self._history.trims.setdefault(self._key, []).append(Trim(offset, leader, ends))
+        self._history.trims.setdefault(self._key, []).append(
+            Trim(offset, leader, in_sync & self._in_sync(leader), ends)
+        )
+
+    def _in_sync(self, leader: int) -> frozenset[int]:
+        topic, index = self._key
+        broker = self.client.cluster.hosts[leader].broker
+        partition = None if broker is None else broker.topics_by_name.get(topic.encode(), {}).get(index)
+        return frozenset(partition.leader.isr if partition is not None and partition.leader is not None else ())

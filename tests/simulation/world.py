@@ -1,7 +1,9 @@
 """Everything of one run put together: cluster, network, clients, faults, observers; its phases and its end."""
 
 import hashlib
+import logging
 import random
+import traceback
 
 from penstock.protocol.messages import Struct
 from tests.simulation.checkers import check_at_the_end, is_settled
@@ -52,9 +54,24 @@ _PIPELINING_LIKELIHOOD = 0.4
 Worker = Producer | TransactionalProducer | Member | LateComer | Administrator | Recreator | Trimmer | VoterChanger
 
 
+class _LoggedDefects(logging.Handler):
+    """What a request met and must not break anything else, production catches and logs with its exception."""
+
+    def __init__(self, defects: list[tuple[str, str]]) -> None:
+        super().__init__(logging.ERROR)
+        self._defects = defects
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            story = "".join(traceback.format_exception(record.exc_info[1]))
+            self._defects.append((record.name, f"{record.getMessage()}: {story}"))
+
+
 class SimulatedWorld:
     def __init__(self, seed: int, notes: list[str]) -> None:
         self.scheduler = Scheduler(seed)
+        self._logged_defects = _LoggedDefects(self.scheduler.defects)
+        logging.getLogger("penstock").addHandler(self._logged_defects)
         self.network = Network(self.scheduler)
         self._notes = notes
         chance = self.scheduler.random
@@ -104,6 +121,9 @@ class SimulatedWorld:
         self._topics = {topic: _TOPICS[topic] for topic in _TOPICS if topic in self.works or topic == "plain"}
         self.note(f"work: {', '.join(self.works)}")
         self.producers_stop = Stop()
+        # Of changes to the quorum, which are faults of a kind: a new controller gives nodes that were killed another
+        # session, and until that has ended they cannot come back.
+        self.voters_stop = Stop()
         self.readers_stop = Stop()
         self.producers: list[Worker] = []
         self.administrator: Administrator | None = None
@@ -128,6 +148,7 @@ class SimulatedWorld:
         self.faults.begin()
         self._until(lambda: False, fault_s, observe_s)
         self.faults.heal()
+        self.voters_stop.is_set = True
         if not self._until(self._is_healed, converge_s_max, observe_s):
             why_not = self.observer.why_not_healed() or "what has rotted is not put right"
             raise Violation(0, "liveness", f"{converge_s_max} s after the last fault: {why_not}")
@@ -166,7 +187,7 @@ class SimulatedWorld:
     # Clients
 
     def _form_quorum(self, seconds_max: float, observe_s: float) -> None:
-        changer = self.voter_changer = VoterChanger(self.cluster, self.producers_stop, "voters")
+        changer = self.voter_changer = VoterChanger(self.cluster, self.voters_stop, "voters")
         self.producers.append(changer)
         if not self._until(lambda: changer.is_formed, seconds_max, observe_s):
             raise Violation(0, "liveness", "no quorum could be formed")
@@ -282,6 +303,7 @@ class SimulatedWorld:
         return digest.hexdigest()
 
     def end(self) -> None:
+        logging.getLogger("penstock").removeHandler(self._logged_defects)
         self.faults.close()
         self.observer.close()
         for host in self.cluster.hosts.values():

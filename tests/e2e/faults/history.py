@@ -11,7 +11,7 @@ Every line has `t` (seconds since the start) and `e` (what it is); the rest depe
     start      r reader, iso, tp, o, g                    a reader takes up a partition at an offset; g: for a group
     poll       r, tp, o [...], v [...]                    offsets and values, in the order of the poll
     whole      r, tp                                      the reader has read all of it, when all writers were done
-    commit     g group, tp, o, began                      an acknowledged commit
+    commit     g group, tp, o                             an acknowledged commit, in a transaction or not
     committed  g, tp, o, began                            what the group was told of its offset
     fault      kind, node, what ...                       something is broken, until `over`
     over       kind

@@ -4,7 +4,6 @@ import ctypes
 import os
 import random
 import signal
-import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from penstock.cli.children import Child, NodeOptions
 from penstock.protocol.batch import HEADER_BYTES, read_header
 from penstock.protocol.messages import Struct
+from penstock.testing.ports import free_ports
 from tests.conformance.wire import LIST_OFFSETS, METADATA, Closed, Wire, list_offsets_of
 from tests.e2e.cluster.nodes import HOST, NODE_IDS, Cluster
 from tests.e2e.faults.disk import cut_power
@@ -24,8 +24,6 @@ DISK_BYTES = 4 << 30
 # Left when a disk is full: some writes still fit.
 _SPACE_BYTES = 64 << 10
 _REMOUNT, _DETACH = 32, 2
-# Below the ports that the system gives to who connects: none of ours is taken while a node is away.
-_PORTS = range(12_000, 30_000)
 _REPOSITORY = Path(__file__).parents[3]
 _ANSWER_SECONDS_MAX = 3.0
 
@@ -42,7 +40,7 @@ class FaultyCluster(Cluster):
 
     def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(data, settings)
-        ports = _quiet_ports(2 * len(NODE_IDS))
+        ports = free_ports(2 * len(NODE_IDS))
         self.ports = dict(zip(NODE_IDS, ports, strict=False))
         self.public_ports = dict(zip(NODE_IDS, ports[len(NODE_IDS) :], strict=True))
         self.voters = ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in self.public_ports.items())
@@ -209,10 +207,9 @@ class FaultyCluster(Cluster):
         """Once all is in sync and everybody has stopped."""
         differing = []
         for name in sorted(self.partition_names()):
-            if not name.endswith("-delete"):
-                copies = {self.stored(node_id, name) for node_id in NODE_IDS}
-                if len(copies) != 1:
-                    differing.append(name)
+            copies = {self.stored(node_id, name) for node_id in NODE_IDS}
+            if len(copies) != 1:
+                differing.append(name)
         return differing
 
 
@@ -261,17 +258,3 @@ def wait_for(condition: Any, seconds_max: float) -> bool:
 
 
 _ALL_TOPICS = Struct(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-
-
-def _quiet_ports(count: int) -> list[int]:
-    ports: list[int] = []
-    for port in random.SystemRandom().sample(_PORTS, 200):
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise AssertionError("there are no free ports")

@@ -5,12 +5,11 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.e2e.faults.history import Recorder
-from tests.e2e.faults.workload import PATIENCE_SECONDS, SESSION_TIMEOUT_MS, SETTINGS, Client, value_of
+from tests.e2e.faults.workload import PATIENCE_SECONDS, SESSION_TIMEOUT_MS, SETTINGS, Client, refuse_reset, value_of
 
-_CALL_SECONDS_MAX = 10.0
 _COMMIT_SECONDS = 0.5
 _TURN_RECORDS_MAX = 300
 
@@ -38,7 +37,7 @@ class GroupMember(Client):
                 "group.id": self._group,
                 "group.protocol": self._protocol,
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 100,
             }
@@ -66,6 +65,8 @@ class GroupMember(Client):
                 self._seen[message.partition()].append((message.offset(), value_of(message)))
             elif error.fatal():
                 raise KafkaException(error)
+            else:
+                refuse_reset(error)
             count += 1
             message = consumer.poll(0) if count < _TURN_RECORDS_MAX else None
         self._note()
@@ -81,30 +82,10 @@ class GroupMember(Client):
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._note()
-        began_s = self.recorder.now_s
-        found: list[TopicPartition] = []
-        while not found:
-            try:
-                found = consumer.committed(partitions, _CALL_SECONDS_MAX)
-                if any(one.error is not None for one in found):
-                    found = []
-            except KafkaException:
-                if self.ended.is_set():
-                    break
-            if not found:
-                self.ended.wait(0.2)
-                if self.recorder.now_s - began_s > 3 * _CALL_SECONDS_MAX:
-                    break
-        for one in found or partitions:
+        found = self.committed(consumer, partitions, self._group)
+        for one in found:
             tp = f"{one.topic}-{one.partition}"
-            if found:
-                self.recorder.write("committed", g=self._group, tp=tp, o=max(0, one.offset), began=began_s)
-            one.offset = max(0, one.offset) if found else OFFSET_INVALID
-            if found:
-                self.recorder.write("start", r=self._life, iso="read_committed", tp=tp, o=one.offset, g=self._group)
-        if not found:
-            # It has to be let go again, since nobody says where it would begin.
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            self.recorder.write("start", r=self._life, iso="read_committed", tp=tp, o=one.offset, g=self._group)
         if self._protocol == "consumer":
             consumer.incremental_assign(found)
         else:
@@ -198,7 +179,6 @@ def _reader(bootstrap: str, isolation: str) -> Consumer:
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
             "enable.auto.commit": False,
-            # Nothing is ever deleted: an offset that is not there is a defect, and must not be passed over.
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "isolation.level": isolation,
@@ -208,8 +188,7 @@ def _reader(bootstrap: str, isolation: str) -> Consumer:
 
 
 def _taken(consumer: Consumer, ends_seen: dict[str, int]) -> dict[tuple[str, int], list[tuple[int, str]]]:
-    """Notes the ends of partitions too, which may lie behind markers. Raises KafkaException where an offset is out of
-    range."""
+    """Notes the ends of partitions too, which may lie behind markers."""
     found: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
     message: Any
     for message in consumer.consume(1000, 0.2):
@@ -218,6 +197,6 @@ def _taken(consumer: Consumer, ends_seen: dict[str, int]) -> dict[tuple[str, int
             found[message.topic(), message.partition()].append((message.offset(), value_of(message)))
         elif error.code() == KafkaError._PARTITION_EOF:
             ends_seen[f"{message.topic()}-{message.partition()}"] = message.offset()
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise KafkaException(error)
+        else:
+            refuse_reset(error)
     return found

@@ -44,6 +44,11 @@ _OUTSTANDING_MAX = 4000
 _POLL_RECORDS_MAX = 500
 
 
+def refuse_reset(error: KafkaError) -> None:
+    """Nothing is ever deleted: an offset that is said not to be there is a defect, and must not be passed over."""
+    assert error.code() != KafkaError._AUTO_OFFSET_RESET, str(error)
+
+
 def value_of(message: Any) -> str:
     """Without the padding."""
     text: str = message.value().decode()
@@ -78,6 +83,27 @@ class Client(threading.Thread):
     def live(self, life: str) -> None:
         """Until it has to end. Raises KafkaException."""
         raise NotImplementedError
+
+    def committed(self, consumer: Consumer, partitions: list[TopicPartition], group: str) -> list[TopicPartition]:
+        """Where the group is in each, 0 where it never was. Raises KafkaException where nobody says so for long: then
+        the partitions have to be let go again."""
+        if not partitions:
+            # A member may be given nothing, where another one still has it all.
+            return []
+        began_s = self.recorder.now_s
+        while self.recorder.now_s - began_s < 3 * _CALL_SECONDS_MAX and not self.ended.is_set():
+            try:
+                found: list[TopicPartition] = consumer.committed(partitions, _CALL_SECONDS_MAX)
+            except KafkaException:
+                found = []
+            if found and all(one.error is None for one in found):
+                for one in found:
+                    one.offset = max(0, one.offset)
+                    tp = f"{one.topic}-{one.partition}"
+                    self.recorder.write("committed", g=group, tp=tp, o=one.offset, began=began_s)
+                return found
+            self.ended.wait(0.2)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def finish(self, seconds_max: float = 150) -> None:
         self.ended.set()
@@ -277,7 +303,11 @@ class TransactionalWriter(Transactional):
 
 
 class Copier(Transactional):
-    """Reads what is committed in one topic and writes it to another, with its own progress, exactly once."""
+    """Reads what is committed in one topic and writes it to another, with its own progress, exactly once.
+
+    What it has in hand is of the generation in which it was given the partitions, and commits as that: another one may
+    begin, and librdkafka tell of it, before the transaction ends.
+    """
 
     def __init__(
         self, name: str, bootstrap: str, recorder: Recorder, source: str, target: str, partitions: int, group: str
@@ -285,8 +315,13 @@ class Copier(Transactional):
         super().__init__(name, bootstrap, recorder)
         self._source, self._target, self._partitions, self._group = source, target, partitions, group
         self._chance = random.Random(name)
+        self._generation: Any = None
+        # By partition: up to where it is copied.
+        self._copied: dict[int, int] = {}
+        self._messages: list[Any] = []
 
     def live(self, life: str) -> None:
+        self._messages.clear()
         producer = self.make_producer()
         consumer = Consumer(
             {
@@ -294,36 +329,56 @@ class Copier(Transactional):
                 "bootstrap.servers": self.bootstrap,
                 "group.id": self._group,
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "fetch.wait.max.ms": 50,
             }
         )
         try:
-            consumer.subscribe([self._source])
+            consumer.subscribe([self._source], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
             polled_s = time.monotonic()
             while not self.ended.is_set() and time.monotonic() - polled_s < PATIENCE_SECONDS:
-                messages = polled(consumer, self._chance.randint(1, _POLL_RECORDS_MAX))
-                if messages:
-                    self._copy(consumer, producer, messages)
+                self._poll(consumer, self._chance.randint(1, _POLL_RECORDS_MAX))
+                if self._messages:
+                    self._copy(consumer, producer)
                     polled_s = time.monotonic()
         finally:
             consumer.close()
 
-    def _copy(self, consumer: Consumer, producer: Producer, messages: list[Any]) -> None:
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        found = self.committed(consumer, partitions, self._group)
+        consumer.assign(found)
+        self._copied = {one.partition: one.offset for one in found}
+        self._generation = consumer.consumer_group_metadata()
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._messages.clear()
+
+    def _poll(self, consumer: Consumer, count_max: int) -> None:
+        """Some records, one by one: a rebalance then never comes between two that are already here."""
+        message: Any = consumer.poll(0.2)
+        while message is not None:
+            error: KafkaError | None = message.error()
+            if error is None:
+                self._messages.append(message)
+            else:
+                refuse_reset(error)
+            if len(self._messages) >= count_max:
+                break
+            message = consumer.poll(0)
+
+    def _copy(self, consumer: Consumer, producer: Producer) -> None:
+        messages, self._messages = self._messages, []
         producer.begin_transaction()
         for one in messages:
             value = f"{one.partition()}:{one.offset()}{PADDING}"
             producer.produce(self._target, value, partition=one.offset() % self._partitions)
-        ends: dict[int, int] = {}
-        for one in messages:
-            ends[one.partition()] = max(ends.get(one.partition(), 0), one.offset() + 1)
+        ends = {one.partition(): one.offset() + 1 for one in messages}
         offsets = [TopicPartition(self._source, partition, offset) for partition, offset in ends.items()]
 
         def commit() -> None:
-            group = consumer.consumer_group_metadata()
-            self.retried(lambda seconds: producer.send_offsets_to_transaction(offsets, group, seconds))
+            self.retried(lambda seconds: producer.send_offsets_to_transaction(offsets, self._generation, seconds))
             self.retried(producer.commit_transaction)
 
         is_given_up = self._chance.random() < 0.1
@@ -331,19 +386,9 @@ class Copier(Transactional):
             producer.flush(_CALL_SECONDS_MAX)
         outcome = self.end(producer, None if is_given_up else commit)
         self.recorder.write("copied", w=self.name, count=len(messages), out=outcome)
-        if outcome == "aborted":
-            for one in consumer.committed(consumer.assignment(), _CALL_SECONDS_MAX):
-                consumer.seek(TopicPartition(one.topic, one.partition, max(0, one.offset)))
-
-
-def polled(consumer: Consumer, count_max: int) -> list[Any]:
-    """Some records, one by one: a rebalance then never comes between two that are already here."""
-    messages = []
-    message: Any = consumer.poll(0.2)
-    while message is not None:
-        if message.error() is None:
-            messages.append(message)
-        if len(messages) >= count_max:
-            break
-        message = consumer.poll(0)
-    return messages
+        for partition, end in ends.items():
+            if outcome == "committed":
+                self.recorder.write("commit", g=self._group, tp=f"{self._source}-{partition}", o=end)
+                self._copied[partition] = end
+            else:
+                consumer.seek(TopicPartition(self._source, partition, self._copied[partition]))
