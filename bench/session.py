@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,9 +33,11 @@ TOPIC_PARTITIONS = 4
 BATCH_RECORDS = {100: 150, 1000: 16}
 REPLAY_CONNECTIONS = 4
 REPLAY_IN_FLIGHT = 5  # the Java producer's default
+DEEP_IN_FLIGHT = 20  # librdkafka's default has no bound
 
 _CLIENT_TIMEOUT_S = 180.0
 _CLIENT_HEAP = ("-Xmx512M",)  # as Kafka's own start scripts for these two tools
+_PAYLOADS = 1000
 _RATE = re.compile(r"records sent, ([0-9.]+) records/sec")
 
 
@@ -193,7 +197,9 @@ class Session:
             idempotent=idempotent,
         )
 
-    def single_record_plan(self, topic: str, record_bytes: int, requests: int, acks: int) -> replay.ProduceReplay:
+    def single_record_plan(
+        self, topic: str, record_bytes: int, requests: int, acks: int, in_flight_max: int = REPLAY_IN_FLIGHT
+    ) -> replay.ProduceReplay:
         return replay.ProduceReplay(
             port=self.shared().port,
             topic=topic,
@@ -203,7 +209,7 @@ class Session:
             batches_per_request=1,
             requests=requests,
             connections=2 * REPLAY_CONNECTIONS,
-            in_flight_max=REPLAY_IN_FLIGHT,
+            in_flight_max=in_flight_max,
             acks=acks,
             idempotent=False,
         )
@@ -246,7 +252,7 @@ class Session:
         """Records per second by Kafka's ProducerPerformance, its first half not counted, while Java's compiler is at
         work. Against the shared broker, unless a cluster is named."""
         arguments = ["org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
-        arguments += ["--num-records", str(records), "--record-size", str(record_bytes)]
+        arguments += ["--num-records", str(records), "--payload-file", str(self._payloads(record_bytes))]
         arguments += ["--warmup-records", str(records // 2), "--bootstrap-server"]
         arguments += [self._address() if cluster is None else cluster.address]
         arguments += ["--command-property"]
@@ -258,6 +264,16 @@ class Session:
         if "steady state" not in printed or not rates:
             raise processes.Failed(f"ProducerPerformance printed no result: {printed[-300:]}")
         return self._rate_sample(float(rates[-1]), records, cpu_before, cluster=cluster)
+
+    def _payloads(self, record_bytes: int) -> Path:
+        """Values for ProducerPerformance to choose from: left to itself it draws every byte of every record, a quarter
+        of its CPU time with 1 KB."""
+        path = self.directory / f"payloads-{record_bytes}"
+        if not path.exists():
+            drawn = random.Random(record_bytes)
+            letters = string.ascii_uppercase
+            path.write_text("".join("".join(drawn.choices(letters, k=record_bytes)) + "\n" for _ in range(_PAYLOADS)))
+        return path
 
     def consumer_performance(self, topic: str, records: int) -> Sample:
         """Records per second by Kafka's ConsumerPerformance, from its first fetch on."""

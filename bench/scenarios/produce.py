@@ -1,4 +1,5 @@
-"""acks=1: batched, with and without idempotence, by Kafka's own tool and by the raw replayer; one record per request.
+"""acks=1: batched, with and without idempotence, by Kafka's own tool and by the raw replayer; one record per request,
+with as many on their way as the Java producer allows, and as librdkafka, which has no bound, soon has.
 
 The Java producer refuses idempotence with any acks but all. So that the figure still compares page cache with page
 cache, as acks=1 does, Penstock's topic for it does not ask for the sync that acks=all means there; the raw replayer
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 from bench import wire
 from bench.figures import Figure, Sample, at_least
-from bench.session import TOPIC_PARTITIONS, Session
+from bench.session import DEEP_IN_FLIGHT, REPLAY_IN_FLIGHT, TOPIC_PARTITIONS, Session
 
 _TOOL, _RAW = "ProducerPerformance", "raw"
 _RATE = "records/s"
@@ -25,7 +26,10 @@ FIGURES = (
     Figure("produce.1000.idempotent.tool", "produce 1 KB, batched, idempotent", _TOOL, _RATE, at_least(1.3)),
     Figure("produce.1000.idempotent.raw", "produce 1 KB, acks=1, batched, idempotent", _RAW, _RATE, at_least(1.3)),
     Figure("produce.defaults.tool", "produce 1 KB, Java's defaults (only Penstock syncs)", _TOOL, _RATE),
-    Figure("produce.single.raw", "produce 100 B, acks=1, one record per request", _RAW, _RATE, at_least(3)),
+    Figure(
+        "produce.single.raw", "produce 100 B, acks=1, one record per request, 5 in flight", _RAW, _RATE, at_least(3)
+    ),
+    Figure("produce.deep.raw", "produce 100 B, acks=1, one record per request, 20 in flight", _RAW, _RATE, at_least(3)),
 )
 
 
@@ -37,9 +41,10 @@ def measure(session: Session) -> Iterator[tuple[str, Sample]]:
     wire.make_topic(port, "produce-defaults", TOPIC_PARTITIONS)
     records = session.sizes.tool_bytes // 1000
     yield "produce.defaults.tool", session.producer_performance("produce-defaults", 1000, records, {"acks": "all"})
-    wire.make_topic(port, "produce-single", TOPIC_PARTITIONS)
-    plan = session.single_record_plan("produce-single", 100, session.sizes.single_requests, acks=1)
-    yield "produce.single.raw", session.replayed(plan)
+    for key, in_flight_max in (("single", REPLAY_IN_FLIGHT), ("deep", DEEP_IN_FLIGHT)):
+        topic = wire.make_topic(port, f"produce-{key}", TOPIC_PARTITIONS).name
+        plan = session.single_record_plan(topic, 100, session.sizes.single_requests, 1, in_flight_max)
+        yield f"produce.{key}.raw", session.replayed(plan)
 
 
 def _plain(session: Session, record_bytes: int) -> Iterator[tuple[str, Sample]]:
