@@ -20,6 +20,7 @@ from penstock.broker.log_reader import read_batches
 from penstock.cluster.partition.partition import Partition
 from penstock.cluster.partition.verification import Verification
 from penstock.coordinator.effects import NO_PRODUCER_ID, Answer, Append, CoordinatorRecord, Effect, Send
+from penstock.coordinator.loading import LatestRecords
 from penstock.log.end_marker import EndMarker, read_end_marker
 from penstock.protocol.batch import TRANSACTIONAL, encode_batch
 from penstock.protocol.messages import Struct
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.coordinators")
 
-_BATCHES_PER_TURN = 200
+_FOUND_PER_TURN = 1000
+_DECODED_PER_TURN = 100
 _RELOAD_SECONDS = 1.0
+_SLOW_SECONDS = 1.0
 
 
 class Shard(Protocol):
@@ -158,28 +161,44 @@ class CoordinatorRunner(Generic[S]):
             self._timer.cancel()
 
     async def _load(self) -> None:
-        shard = self._kind.make()
+        started_s = self._loop.time()
         try:
-            for turn, (header, batch) in enumerate(read_batches(self.partition.log)):
-                if header.is_control:
-                    marker = read_end_marker(batch, header)
-                    if marker is not None:
-                        shard.replay_transaction_end(header.producer_id, not marker.is_abort)
-                    continue
-                producer_id = header.producer_id if header.attributes & TRANSACTIONAL else NO_PRODUCER_ID
-                for record in iterate_records(batch, header):
-                    decoded = None if record.key is None else self._kind.decode(record.key, record.value)
-                    if decoded is not None:
-                        shard.replay(decoded, producer_id)
-                if turn % _BATCHES_PER_TURN == 0:
-                    # Others are served while a long log is read.
-                    await asyncio.sleep(0)
+            shard = await self._replayed()
         except (DiskError, Refused) as problem:
             log.error("%s cannot be read, what it keeps has no coordinator: %s", self.partition.name, problem)
             self._timer = self._loop.call_later(_RELOAD_SECONDS, self._reload)
             return
+        seconds = self._loop.time() - started_s
+        if seconds > _SLOW_SECONDS:
+            log.warning("%s took %.1f s to read, so long nothing was coordinated by it", self.partition.name, seconds)
         self._shard = shard
         self._perform(shard.on_loaded(self._now_ms()))
+
+    async def _replayed(self) -> S:
+        """A shard that knows what is in the log; others are served while a long one is read. Raises DiskError,
+        Refused."""
+        latest = LatestRecords()
+        unyielding = 0
+        for header, batch in read_batches(self.partition.log):
+            if not header.is_control:
+                producer_id = header.producer_id if header.attributes & TRANSACTIONAL else NO_PRODUCER_ID
+                for record in iterate_records(batch, header):
+                    if record.key is not None:
+                        latest.note(record.key, record.value, producer_id)
+            elif (marker := read_end_marker(batch, header)) is not None:
+                latest.end_transaction(header.producer_id, not marker.is_abort)
+            unyielding += header.record_count
+            if unyielding >= _FOUND_PER_TURN:
+                unyielding = 0
+                await asyncio.sleep(0)
+        shard = self._kind.make()
+        for turn, (key, value, producer_id) in enumerate(latest):
+            decoded = self._kind.decode(key, value)
+            if decoded is not None:
+                shard.replay(decoded, producer_id)
+            if turn % _DECODED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return shard
 
     def _reload(self) -> None:
         self._loading = self._loop.create_task(self._load())

@@ -15,7 +15,7 @@ Every line has `t` (seconds since the start) and `e` (what it is); the rest depe
     committed  g, tp, o, began                            what the group was told of its offset
     fault      kind, node, what ...                       something is broken, until `over`
     over       kind
-    converged  ms                                         after healing: in sync, writing, last stable offset moving
+    converged  ms, after, last                            after healing: in sync, writing, last stable offset moving
     stuck      what, after_ms                             the same in vain
     copied     w, count, out                              a copier's transaction, for people
     note       who, what                                  a client's life ended, for people

@@ -63,6 +63,9 @@ class StageRun:
             for client in self.clients:
                 client.ended.set()
             self.cluster.close()
+            for node_id in NODE_IDS:
+                kept = self.recorder.path.with_name(f"{self.stage.name}-node-{node_id}.log")
+                kept.write_text(self.cluster.log(node_id))
             self.recorder.close()
             self._home.cleanup()
         return self.recorder.path
@@ -189,15 +192,16 @@ class StageRun:
         problems: list[str] = []
 
         def is_well() -> bool:
-            problems[:] = self._problems(acknowledged, marks)
-            return not problems
+            found = self._problems(acknowledged, marks)
+            problems[:] = found or problems
+            return not found
 
         for node_id in NODE_IDS:
             self._await_ready(node_id)
         if wait_for(is_well, _GIVE_UP_SECONDS):
             elapsed_ms = int((time.monotonic() - start_s) * 1000)
-            self.recorder.write("converged", ms=elapsed_ms, after=after)
-            self.say(f"{'':11}well again after {elapsed_ms} ms")
+            self.recorder.write("converged", ms=elapsed_ms, after=after, last=problems[:5])
+            self.say(f"{'':11}well again after {elapsed_ms} ms; last: {', '.join(problems[:2]) or 'nothing'}")
         else:
             self.recorder.write("stuck", what=f"after {after}: {problems[:5]}", after_ms=int(_GIVE_UP_SECONDS * 1000))
             self.say(f"{'':11}STUCK: {problems[:5]}")

@@ -13,6 +13,7 @@ from penstock.base.settings import NodeSettings
 from penstock.coordinator.effects import Answer, Append, Effect
 from penstock.coordinator.group.records import decode_record, encode_record
 from penstock.coordinator.group.shard import GroupShard
+from penstock.coordinator.loading import LatestRecords
 from penstock.coordinator.requests import RequestContext
 from penstock.protocol import messages
 from penstock.protocol.messages import Struct
@@ -157,11 +158,14 @@ class Coordinator:
 
     def restart(self) -> None:
         """Another coordinator takes over: it knows what is in the log and nothing else."""
-        self.shard = self._new_shard()
+        latest = LatestRecords()
         for key, value, producer_id in self.log:
-            if not key:
-                self.shard.replay_transaction_end(producer_id, value == b"\x01")
-                continue
+            if key:
+                latest.note(key, value, producer_id)
+            else:
+                latest.end_transaction(producer_id, value == b"\x01")
+        self.shard = self._new_shard()
+        for key, value, producer_id in latest:
             record = decode_record(key, value)
             assert record is not None
             self.shard.replay(record, producer_id)

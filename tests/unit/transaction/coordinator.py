@@ -10,6 +10,7 @@ from typing import Any
 from penstock.base.errors import ErrorCode
 from penstock.base.settings import NodeSettings
 from penstock.coordinator.effects import Answer, Append, Effect, Send
+from penstock.coordinator.loading import LatestRecords
 from penstock.coordinator.requests import RequestContext
 from penstock.coordinator.transaction.records import Transaction, decode_record, encode_record
 from penstock.coordinator.transaction.requests import Addition, TopicPartition, WriteMarkers
@@ -158,8 +159,11 @@ class Coordinator:
         self.epoch += 1
         self.sent = []
         self._asked.clear()
-        self.shard = TransactionShard(self.settings, self.producer_ids, self.epoch)
+        latest = LatestRecords()
         for key, value in self.log:
+            latest.note(key, value)
+        self.shard = TransactionShard(self.settings, self.producer_ids, self.epoch)
+        for key, value, _ in latest:
             record = decode_record(key, value)
             assert record is not None
             self.shard.replay(record)
