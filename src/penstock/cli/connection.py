@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from penstock.cli.failures import Failed, Misused, error_of, sentence_of
 from penstock.cli.options import parse_pairs
+from penstock.client.cluster import ClientConfig, config_from
+from penstock.client.errors import ClientError
 
 CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 5.0
@@ -36,8 +38,20 @@ class Cluster:
 
     def admin(self) -> AdminClient:
         if self._admin is None:
-            self._admin = self._made(lambda: AdminClient(self._config | self._extra))
+            self._admin = self._made(lambda: AdminClient(self.properties))
         return self._admin
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return self._config | self._extra
+
+    @property
+    def client_config(self) -> ClientConfig:
+        """For what our own client asks."""
+        try:
+            return config_from(self.properties)._replace(patience_ms=int(ADMIN_TIMEOUT_S * 1000))
+        except ClientError as problem:
+            raise Misused(f"-X: {problem}") from problem
 
     def producer(self, properties: Mapping[str, Any]) -> Producer:
         return self._made(lambda: Producer({**self._config, **properties, **self._extra}))

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
 from penstock.base.errors import ErrorCode
 from penstock.cli.connection import Cluster
 from penstock.cli.coordinators import GROUP, coordinator_of, settled
+from penstock.cli.failures import Failed
 from penstock.cli.wire import request
+from penstock.client import cluster as client
+from penstock.client import groups
+from penstock.client.errors import ClientError
 from penstock.coordinator.group.embedded_protocol import MalformedProtocol, read_assignment
 from penstock.protocol.messages import Struct
 
@@ -91,10 +93,11 @@ def describe_group(cluster: Cluster, name: str) -> DescribedGroup | None:
 
 def committed_offsets(cluster: Cluster, name: str) -> dict[tuple[str, int], int]:
     """By topic and partition."""
-    question = [ConsumerGroupTopicPartitions(name)]
-    future = cluster.asked(lambda: cluster.admin().list_consumer_group_offsets(question))[name]
-    partitions: list[TopicPartition] = cluster.answer(future).topic_partitions
-    return {(each.topic, each.partition): each.offset for each in partitions if each.offset >= 0}
+    try:
+        with client.Cluster(cluster.client_config) as asking:
+            return groups.committed_offsets(asking, name)
+    except ClientError as problem:
+        raise Failed(str(problem)) from problem
 
 
 def _described_consumer(group: Any, coordinator: dict[str, Any]) -> DescribedGroup:

@@ -40,11 +40,12 @@ def sql(
     penstock sql "SELECT protocol, count(*) FROM ConsumerGroup GROUP BY protocol"
     """
     from penstock.cli.connection import connect
+    from penstock.sql.source import Asked
     from penstock.sql.view import BadStatement, run
 
     cluster = connect(brokers, extra)
     try:
-        answer = cluster.asked(lambda: run(statement, cluster.admin()))
+        answer = cluster.asked(lambda: run(statement, Asked(cluster.admin(), cluster.properties)))
     except BadStatement as error:
         raise Misused(str(error)) from error
     _print(answer, output)

@@ -1,11 +1,13 @@
 """Consumer groups as anybody may see them: which there are, and what they have committed."""
 
+import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.base.errors import ErrorCode
-from penstock.client.cluster import Cluster, TopicPartition
+from penstock.client.cluster import ClientConfig, Cluster
 from penstock.client.connection import FIND_COORDINATOR, LIST_GROUPS, OFFSET_FETCH, code_of
-from penstock.client.errors import Refusal
+from penstock.client.errors import ClientError, Refusal
 from penstock.protocol.messages import Struct
 
 _GROUP_KEY = 0
@@ -35,10 +37,30 @@ def list_groups(cluster: Cluster) -> list[Group]:
     return cluster.patiently(attempt, "listing groups")
 
 
-def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """Of all partitions that the group has committed."""
+def offsets_of_groups(config: ClientConfig, group_ids: Iterable[str]) -> dict[str, dict[tuple[str, int], int]]:
+    """What each group has committed, by its id; without those that cannot be told now. Several coordinators that do not
+    answer are waited for no longer than one request, or two, may take."""
+    found = {}
+    deadline_s = time.monotonic() + config.request_timeout_ms / 1000
+    with Cluster(config._replace(patience_ms=0)) as cluster:
+        for group_id in group_ids:
+            if time.monotonic() > deadline_s:
+                break
+            try:
+                found[group_id] = committed_offsets(cluster, group_id)
+            except ClientError:
+                continue
+    return found
 
-    def attempt() -> dict[TopicPartition, int]:
+
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[tuple[str, int], int]:
+    """Of all topics and partitions that the group has committed.
+
+    librdkafka's AdminClient can be asked the same, but it takes the whole process with it when the group has just moved
+    to another coordinator (2.16: `rd_kafka_handle_OffsetFetch` takes every client for a member of a group).
+    """
+
+    def attempt() -> dict[tuple[str, int], int]:
         asked = Struct(key_type=_GROUP_KEY, key=group_id, coordinator_keys=[group_id])
         coordinator = cluster.ask_any(FIND_COORDINATOR, asked).coordinators[0]
         _check(code_of(coordinator.error_code), f"the coordinator of group {group_id}")
@@ -47,7 +69,7 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, i
         (answer,) = cluster.ask(address, OFFSET_FETCH, Struct(groups=[group], require_stable=False)).groups
         _check(code_of(answer.error_code), f"the offsets of group {group_id}")
         return {
-            TopicPartition(str(topic.name), int(each.partition_index)): int(each.committed_offset)
+            (str(topic.name), int(each.partition_index)): int(each.committed_offset)
             for topic in answer.topics
             for each in topic.partitions
             if code_of(each.error_code) == ErrorCode.none and each.committed_offset >= 0

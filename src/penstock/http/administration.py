@@ -6,9 +6,12 @@ one question together: an event loop that is woken ten thousand times for one an
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from penstock.http.errors import BROKER_NOT_FOUND, GROUP_NOT_FOUND, ApiError, from_kafka, no_partition, no_topic
+
+if TYPE_CHECKING:
+    from penstock.client.cluster import ClientConfig
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
@@ -60,9 +63,8 @@ class Administration:
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
         from confluent_kafka.admin import AdminClient
 
-        self._admin = AdminClient(
-            {"client.id": "penstock-http", "log_level": 0, **properties, "bootstrap.servers": bootstrap}
-        )
+        self._properties = {"client.id": "penstock-http", **properties, "bootstrap.servers": bootstrap}
+        self._admin = AdminClient({"log_level": 0, **self._properties})
 
     # Asking
 
@@ -70,10 +72,14 @@ class Administration:
         """A blocking call, in a thread. Raises ApiError."""
         from confluent_kafka import KafkaException
 
+        from penstock.client.errors import ClientError
+
         try:
             return await asyncio.to_thread(ask)
         except KafkaException as problem:
             raise from_kafka(problem.args[0]) from problem
+        except ClientError as problem:
+            raise ApiError(50301, f"{problem}", "Try again in a moment.") from problem
         except ValueError as problem:
             raise ApiError(422, f"{problem}", "Check the values of the request.") from problem
         except TimeoutError as problem:
@@ -253,16 +259,28 @@ class Administration:
         )
 
     async def group_offsets(self, name: str) -> dict[TopicPartition, int]:
-        return await self.in_thread(lambda: self.group_offsets_now(name))
+        """Raises ApiError."""
+        from penstock.client.cluster import Cluster
+        from penstock.client.groups import committed_offsets
 
-    def group_offsets_now(self, name: str) -> dict[TopicPartition, int]:
-        from confluent_kafka import ConsumerGroupTopicPartitions
+        def ask() -> dict[TopicPartition, int]:
+            with Cluster(self._client_config()) as cluster:
+                return committed_offsets(cluster, name)
 
-        asked = self._admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(name)], request_timeout=_REQUEST_SECONDS_MAX
-        )
-        answer = asked[name].result(_REQUEST_SECONDS_MAX)
-        return {(one.topic, one.partition): one.offset for one in answer.topic_partitions if one.offset >= 0}
+        return await self.in_thread(ask)
+
+    def offsets_of_groups_now(self, names: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
+        """Without groups whose coordinator does not answer. Blocks. Raises ClientError."""
+        from penstock.client.groups import offsets_of_groups
+
+        return offsets_of_groups(self._client_config(), names)
+
+    def _client_config(self) -> "ClientConfig":
+        """Raises ClientError for what only librdkafka can do."""
+        from penstock.client.cluster import config_from
+
+        timeout_ms = int(_REQUEST_SECONDS_MAX * 1000)
+        return config_from(self._properties)._replace(request_timeout_ms=timeout_ms, patience_ms=timeout_ms)
 
     async def set_group_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Of a group without members. Raises ApiError."""

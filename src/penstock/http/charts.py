@@ -95,7 +95,7 @@ class Charts:
         groups = self._administration.groups_now()
         if len(groups) > _GROUPS_MAX:
             return {}
-        committed = {one.group_id: self._administration.group_offsets_now(one.group_id) for one in groups}
+        committed = self._administration.offsets_of_groups_now(one.group_id for one in groups)
         partitions = {key for offsets in committed.values() for key in offsets}
         ends = self._administration.offsets_now(partitions, -1)
         return {

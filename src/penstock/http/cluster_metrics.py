@@ -77,7 +77,7 @@ def is_behind(view: "ClusterView", figures: "Mapping[int, BrokerFigures]") -> bo
 
 
 def gather(administration: "Administration", view: "ClusterView", figures: "Mapping[int, BrokerFigures]") -> str:
-    """Offsets and groups. Blocks. Raises KafkaException."""
+    """Offsets and groups. Blocks. Raises KafkaException, ClientError."""
     starts, ends = known_offsets(view, figures)
     # The brokers' own metrics have the offsets of all logs in use; only others cost questions, and opening a log.
     unknown = [
@@ -164,10 +164,9 @@ def _of_offsets(view: "ClusterView", starts: dict[tuple[str, int], int], ends: d
 
 
 def _of_groups(administration: "Administration", ends: dict[tuple[str, int], int]) -> str:
-    from confluent_kafka import KafkaException
-
     names = [one.group_id for one in administration.groups_now()]
     described = administration.describe_groups_now(names) if names else {}
+    committed = administration.offsets_of_groups_now(names)
     members: list[Sample] = []
     current: list[Sample] = []
     sums: list[Sample] = []
@@ -177,10 +176,7 @@ def _of_groups(administration: "Administration", ends: dict[tuple[str, int], int
         group = f'consumergroup="{escaped(name)}"'
         if name in described:
             members.append((f"{{{group}}}", len(described[name].members)))
-        try:
-            offsets = administration.group_offsets_now(name)
-        except KafkaException:
-            continue
+        offsets = committed.get(name, {})
         totals: dict[str, list[int]] = {}
         for (topic, partition), offset in sorted(offsets.items()):
             labels = f'{{{group},topic="{topic}",partition="{partition}"}}'

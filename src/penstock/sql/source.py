@@ -5,17 +5,17 @@ What disappears while it is being asked is left out: a table shows what was ther
 
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    ConsumerGroupType,
-    KafkaException,
-    TopicCollection,
-)
+from confluent_kafka import ConsumerGroupType, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from penstock.client.cluster import Cluster, config_from
+from penstock.client.errors import ClientError, Refusal
+from penstock.client.groups import committed_offsets
 
 REQUEST_TIMEOUT_S = 30.0
 
@@ -24,8 +24,16 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-def topics(admin: AdminClient) -> list[Row]:
+class Asked(NamedTuple):
+    """A cluster, by librdkafka's client and, for what that does not survive, its properties."""
+
+    admin: AdminClient
+    properties: Mapping[str, Any]
+
+
+def topics(asked: Asked) -> list[Row]:
     """(id, name, partition_count, replication_factor, retention_ms)"""
+    admin = asked.admin
     # All topics are asked for, because asking for one by name may create it.
     names = sorted(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
     if not names:
@@ -49,12 +57,13 @@ def topics(admin: AdminClient) -> list[Row]:
     return rows
 
 
-def groups(admin: AdminClient) -> list[Row]:
+def groups(asked: Asked) -> list[Row]:
     """(id, group_id, protocol)
 
     Kafka gives groups no id beside their name. This one is made of the cluster's and the group's names, so it is the
     same each time and differs between clusters.
     """
+    admin = asked.admin
     cluster_id = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().cluster_id or ""
     rows = []
     for group_id, kind in _listed(admin).items():
@@ -63,21 +72,17 @@ def groups(admin: AdminClient) -> list[Row]:
     return rows
 
 
-def assignments(admin: AdminClient) -> list[Row]:
+def assignments(asked: Asked) -> list[Row]:
     """(group_id, topic, partition, consumer_id, offset)
 
     A row for each partition that a group reads or has committed an offset for: without the one, `consumer_id` is NULL,
     without the other, `offset`.
     """
-    names = list(_listed(admin))
+    names = list(_listed(asked.admin))
     if not names:
         return []
-    asked = {}
-    for name in names:
-        question = [ConsumerGroupTopicPartitions(name)]
-        asked.update(admin.list_consumer_group_offsets(question, request_timeout=REQUEST_TIMEOUT_S))
-    described = _results(admin.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S))
-    offsets = _results(asked)
+    described = _results(asked.admin.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_S))
+    offsets = _committed(names, asked.properties)
     rows: list[Row] = []
     for name in names:
         readers = {
@@ -85,15 +90,25 @@ def assignments(admin: AdminClient) -> list[Row]:
             for member in (described[name].members if name in described else ())
             for partition in member.assignment.topic_partitions
         }
-        committed = {
-            (partition.topic, partition.partition): partition.offset
-            for partition in (offsets[name].topic_partitions if name in offsets else ())
-            if partition.offset >= 0
-        }
+        committed = offsets.get(name, {})
         rows += [
             (name, *key, readers.get(key), committed.get(key)) for key in sorted(readers.keys() | committed.keys())
         ]
     return rows
+
+
+def _committed(names: Iterable[str], properties: Mapping[str, Any]) -> dict[str, dict[tuple[str, int], int]]:
+    """By group; without those that the cluster says are not to be seen. Raises KafkaException when it says nothing."""
+    found = {}
+    try:
+        config = config_from({name: str(value) for name, value in properties.items()})
+        with Cluster(config._replace(patience_ms=int(REQUEST_TIMEOUT_S * 1000))) as cluster:
+            for name in names:
+                with suppress(Refusal):
+                    found[name] = committed_offsets(cluster, name)
+    except ClientError as problem:
+        raise KafkaException(KafkaError(KafkaError._FAIL, str(problem))) from problem
+    return found
 
 
 def _listed(admin: AdminClient) -> dict[str, str | None]:

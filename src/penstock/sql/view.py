@@ -17,7 +17,7 @@ SCHEMA = {
 }
 """The columns of each table, as SQL declares them."""
 
-_ROWS: Mapping[str, Callable[[AdminClient], list[source.Row]]] = {
+_ROWS: Mapping[str, Callable[[source.Asked], list[source.Row]]] = {
     "Topic": source.topics,
     "ConsumerGroup": source.groups,
     "PartitionAssignment": source.assignments,
@@ -45,7 +45,7 @@ def query(
     `properties` are librdkafka's, for clusters that want more than an address. Raises BadStatement for SQL that is
     wrong or would change something, KafkaException when the cluster does not answer.
     """
-    answer = run(statement, _admin(brokers, properties))
+    answer = run(statement, _asked(brokers, properties))
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
@@ -59,16 +59,16 @@ def tables(brokers: str = DEFAULT_BROKERS, properties: Mapping[str, Any] | None 
     Rows answer by position and by name (sqlite3.Row). The tables stay as they were; a new call takes new ones. Raises
     KafkaException when the cluster does not answer.
     """
-    connection = _filled(SCHEMA, _admin(brokers, properties))
+    connection = _filled(SCHEMA, _asked(brokers, properties))
     connection.row_factory = sqlite3.Row
     _guard(connection)
     return connection
 
 
-def run(statement: str, admin: AdminClient) -> Answer:
+def run(statement: str, asked: source.Asked) -> Answer:
     """What `query` does, with a client that is there already."""
     _check(statement)
-    connection = _filled(mentioned(statement), admin)
+    connection = _filled(mentioned(statement), asked)
     refused = _guard(connection)
     connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_LOOKS)
     try:
@@ -88,15 +88,16 @@ def mentioned(statement: str) -> list[str]:
     return [name for name in SCHEMA if name.lower() in statement.lower()]
 
 
-def _admin(brokers: str, properties: Mapping[str, Any] | None) -> AdminClient:
-    return AdminClient({"bootstrap.servers": brokers, **(properties or {})})
+def _asked(brokers: str, properties: Mapping[str, Any] | None) -> source.Asked:
+    whole = {"bootstrap.servers": brokers, **(properties or {})}
+    return source.Asked(AdminClient(whole), whole)
 
 
-def _filled(names: Collection[str], admin: AdminClient) -> sqlite3.Connection:
+def _filled(names: Collection[str], asked: source.Asked) -> sqlite3.Connection:
     connection = _with_tables()
     for name in names:
         marks = ", ".join("?" * (SCHEMA[name].count(",") + 1))
-        connection.executemany(f"INSERT INTO {name} VALUES ({marks})", _ROWS[name](admin))
+        connection.executemany(f"INSERT INTO {name} VALUES ({marks})", _ROWS[name](asked))
     connection.commit()
     return connection
 

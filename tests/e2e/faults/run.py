@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
-
+from penstock.client.cluster import ClientConfig, Cluster
+from penstock.client.errors import ClientError
+from penstock.client.groups import committed_offsets
 from tests.e2e.cluster.nodes import NODE_IDS
 from tests.e2e.faults import report
 from tests.e2e.faults.checker import Verdict, check
@@ -279,17 +279,18 @@ class StageRun:
 
     def _lags(self) -> dict[str, int]:
         ends = self.cluster.ends({PLAIN: TOPICS[PLAIN]}, 1)
-        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
         lags = {}
+        config = ClientConfig(self.cluster.bootstrap, patience_ms=10_000)
         for group in (*GROUPS, COPY_GROUP):
             try:
-                asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-                found = asked[group].result(10).topic_partitions
-            except Exception:
+                with Cluster(config) as asked:
+                    committed = {
+                        f"{topic}-{index}": at for (topic, index), at in committed_offsets(asked, group).items()
+                    }
+            except ClientError:
                 return {}
-            committed = {f"{one.topic}-{one.partition}": one.offset for one in found}
             for tp, end in ends.items():
-                lags[f"{group} {tp}"] = end - max(0, committed.get(tp, 0))
+                lags[f"{group} {tp}"] = end - committed.get(tp, 0)
         return lags
 
 

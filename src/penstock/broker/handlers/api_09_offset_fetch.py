@@ -1,7 +1,9 @@
 """OffsetFetch (key 9), versions 1-10.
 
 One group up to version 7, many from 8 on (KIP-709); all topics of a group with a null list. `require_stable` hides
-offsets that a transaction has yet to decide (KIP-447). Topics go by id from version 10 on.
+offsets that a transaction has yet to decide (KIP-447). Topics go by id from version 10 on. COORDINATOR_NOT_AVAILABLE,
+which Kafka may answer, ends the process of whoever asked by librdkafka's AdminClient (2.16): here such a coordinator is
+loading, which means the same to the others.
 """
 
 from typing import Any
@@ -20,7 +22,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
         try:
             return await ask(broker, context, request.group_id, GroupShard.offset_fetch, request)
         except Refused as refused:
-            return _refuse_one(request, context.version, refused.code)
+            return _refuse_one(request, context.version, _survivable(refused.code))
     groups = await ask_each(
         broker,
         context,
@@ -29,10 +31,14 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
         share=lambda positions: Struct(
             groups=[request.groups[position] for position in positions], require_stable=request.require_stable
         ),
-        refuse=lambda position, code: Struct(group_id=request.groups[position].group_id, error_code=code),
+        refuse=lambda position, code: Struct(group_id=request.groups[position].group_id, error_code=_survivable(code)),
         answers_of=lambda answer: answer.groups,
     )
     return Struct(groups=groups)
+
+
+def _survivable(code: ErrorCode) -> ErrorCode:
+    return ErrorCode.coordinator_load_in_progress if code == ErrorCode.coordinator_not_available else code
 
 
 def _refuse_one(request: Any, version: int, code: ErrorCode) -> Struct:

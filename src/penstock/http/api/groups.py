@@ -1,6 +1,5 @@
 """/api/groups: every group with its lag, one in detail, and moving it, with a preview first."""
 
-import asyncio
 import re
 from typing import Any
 
@@ -34,21 +33,14 @@ _reset = msgspec.json.Decoder(_Reset)
 
 async def groups(request: Request) -> Response:
     administration = services_of(request).administration
-    return Json({"groups": await asyncio.to_thread(_all_groups, administration)})
+    return Json({"groups": await administration.in_thread(lambda: _all_groups(administration))})
 
 
 def _all_groups(administration: Administration) -> list[dict[str, Any]]:
     """Blocks: three kinds of questions, for all groups together where Kafka allows it."""
-    from confluent_kafka import KafkaException
-
     listed = administration.groups_now()
     described = administration.describe_groups_now([one.group_id for one in listed]) if listed else {}
-    committed = {}
-    for one in listed:
-        try:
-            committed[one.group_id] = administration.group_offsets_now(one.group_id)
-        except KafkaException:
-            continue
+    committed = administration.offsets_of_groups_now(one.group_id for one in listed)
     partitions = {key for offsets in committed.values() for key in offsets}
     ends = administration.offsets_now(partitions, -1) if partitions else {}
     answer = []

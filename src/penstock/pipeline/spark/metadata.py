@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from penstock.client.cluster import ClientConfig, Cluster, TopicPartition
+    from penstock.client.cluster import ClientConfig, Cluster
 
 Rows = Iterator[tuple[Any, ...]]
 
@@ -84,11 +84,11 @@ def _groups(cluster: "Cluster") -> Rows:
 
 
 def _lag(cluster: "Cluster") -> Rows:
-    from penstock.client.cluster import LATEST
+    from penstock.client.cluster import LATEST, TopicPartition
     from penstock.client.groups import committed_offsets, list_groups
 
     for group in list_groups(cluster):
-        committed = committed_offsets(cluster, group.group_id)
+        committed = {TopicPartition(*key): at for key, at in committed_offsets(cluster, group.group_id).items()}
         topics = cluster.topics({each.topic for each in committed})
         there = [each for each in committed if each.topic in topics and each.partition in topics[each.topic].leaders]
         end: dict[TopicPartition, int] = cluster.list_offsets(dict.fromkeys(there, LATEST))
