@@ -1,7 +1,9 @@
 """Who asks for a group's offsets when its coordinator has just moved hears them all the same, from the new one."""
 
+import socket
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -15,6 +17,11 @@ from penstock.broker.handlers import api_09_offset_fetch
 from penstock.broker.handlers.group_calls import ask_each
 from penstock.cli import group_requests
 from penstock.cli.connection import connect
+from penstock.client.cluster import ClientConfig
+from penstock.client.errors import ClientError
+from penstock.client.groups import offsets_of_groups
+from penstock.http.administration import Administration
+from penstock.http.errors import ApiError
 from penstock.protocol.messages import Struct
 from penstock.testing.in_process import BrokerInProcess
 
@@ -74,3 +81,37 @@ def test_the_offsets_of_a_group_whose_coordinator_moves(
     monkeypatch.setattr(api_09_offset_fetch, "ask_each", moved)
     assert told(broker, group) == 7
     assert next(refusals, None) is None
+
+
+def test_of_many_groups_those_that_cannot_be_told_now_are_left_out(
+    broker: BrokerInProcess, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def moved(broker: Any, context: Any, group_ids: Any, *rest: Any, **how: Any) -> list[Struct]:
+        if "elsewhere" in group_ids:
+            return [how["refuse"](position, ErrorCode.not_coordinator) for position in range(len(group_ids))]
+        return await ask_each(broker, context, group_ids, *rest, **how)
+
+    monkeypatch.setattr(api_09_offset_fetch, "ask_each", moved)
+    found = offsets_of_groups(ClientConfig(broker.bootstrap_servers), ["elsewhere", group])
+    assert found == {group: {(TOPIC, 0): 7}}
+
+
+def test_a_cluster_that_keeps_silent_is_not_waited_for_once_for_each_group() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        assert offsets_of_groups(ClientConfig(f"{host}:{port}", request_timeout_ms=100), map(str, range(20))) == {}
+        silent.setblocking(False)
+        asked = 0
+        with suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                asked += 1
+    assert 1 <= asked <= 2
+
+
+async def test_what_our_client_cannot_do_is_an_answer_and_no_defect() -> None:
+    def refuse() -> None:
+        raise ClientError("the coordinator cannot be reached")
+
+    with pytest.raises(ApiError, match="the coordinator cannot be reached"):
+        await Administration("127.0.0.1:1", {}).in_thread(refuse)

@@ -42,7 +42,8 @@ def query(
 ) -> list[dict[str, Any]]:
     """The rows that a SELECT gives, as dictionaries, over tables asked of the cluster for this one statement.
 
-    `properties` are librdkafka's, for clusters that want more than an address. Raises BadStatement for SQL that is
+    `properties` are librdkafka's, for clusters that want more than an address; PartitionAssignment knows of SASL only
+    PLAIN and SCRAM. Raises BadStatement for SQL that is
     wrong or would change something, KafkaException when the cluster does not answer.
     """
     answer = run(statement, _asked(brokers, properties))

@@ -3,7 +3,7 @@
 One group up to version 7, many from 8 on (KIP-709); all topics of a group with a null list. `require_stable` hides
 offsets that a transaction has yet to decide (KIP-447). Topics go by id from version 10 on. COORDINATOR_NOT_AVAILABLE,
 which Kafka may answer, ends the process of whoever asked by librdkafka's AdminClient (2.16): here such a coordinator is
-loading, which means the same to the others.
+loading, which has clients ask it again instead of looking for another. Members find the other one by their heartbeats.
 """
 
 from typing import Any
