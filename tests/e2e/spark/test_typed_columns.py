@@ -61,21 +61,22 @@ JSON_NEW = {**JSON_OLD, "properties": {**JSON_OLD["properties"], "amount": {"typ
 @pytest.fixture(scope="module")
 def served() -> Iterator[BrokerInProcess]:
     with BrokerInProcess({"transaction.two.phase.commit.enable": "true"}) as broker:
-        client = SchemaRegistryClient({"url": broker.schema_registry_url})
+        with SchemaRegistryClient({"url": broker.schema_registry_url}) as client:
 
-        def answers() -> bool:
-            try:
-                return client.get_subjects() is not None
-            except Exception:
-                return False
+            def answers() -> bool:
+                try:
+                    return client.get_subjects() is not None
+                except Exception:
+                    return False
 
-        wait_until(answers, "the registry answers")
+            wait_until(answers, "the registry answers")
         yield broker
 
 
 @pytest.fixture
-def registry(served: BrokerInProcess) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": served.schema_registry_url})
+def registry(served: BrokerInProcess) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": served.schema_registry_url}) as client:
+        yield client
 
 
 def options(served: BrokerInProcess, **more: str) -> dict[str, str]:

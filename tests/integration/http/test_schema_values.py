@@ -66,9 +66,9 @@ def test_confluents_deserializer_reads_what_was_posted(served: BrokerInProcess, 
     consumer.assign([TopicPartition(topic, 0, 0)])
     (message,) = consumer.consume(1, timeout=10)
     consumer.close()
-    client = SchemaRegistryClient({"url": served.schema_registry_url})
-    read = AvroDeserializer(client)
-    assert read(message.value(), SerializationContext(topic, MessageField.VALUE)) == {"id": 5}
+    with SchemaRegistryClient({"url": served.schema_registry_url}) as client:
+        read = AvroDeserializer(client)
+        assert read(message.value(), SerializationContext(topic, MessageField.VALUE)) == {"id": 5}
 
 
 def test_the_proxy_registers_schemas_and_tells_their_ids(http: httpx.Client, topic: str) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,8 +30,16 @@ JSON = '{"title":"User","type":"object","properties":{"name":{"type":"string"},"
 
 
 @pytest.fixture
-def client(shared_server: Server) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": shared_server.url})
+def client(shared_server: Server) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": shared_server.url}) as client:
+        yield client
+
+
+@pytest.fixture
+def other_client(shared_server: Server) -> Iterator[SchemaRegistryClient]:
+    """It has to ask for what `client` remembers."""
+    with SchemaRegistryClient({"url": shared_server.url}) as client:
+        yield client
 
 
 @pytest.fixture
@@ -56,7 +65,7 @@ def through_the_broker(node: Node, topic: str, value: bytes | None) -> bytes:
 
 
 def test_avro_goes_round(
-    registry_node: Node, shared_server: Server, client: SchemaRegistryClient, topic_name: str
+    registry_node: Node, client: SchemaRegistryClient, other_client: SchemaRegistryClient, topic_name: str
 ) -> None:
     context = SerializationContext(topic_name, MessageField.VALUE)
     user = {"name": "Ada", "age": 36}
@@ -64,8 +73,7 @@ def test_avro_goes_round(
     assert data is not None
     assert data[0] == 0
     received = through_the_broker(registry_node, topic_name, data)
-    reader = AvroDeserializer(SchemaRegistryClient({"url": shared_server.url}))
-    assert reader(received, context) == user
+    assert AvroDeserializer(other_client)(received, context) == user
     assert client.get_latest_version(f"{topic_name}-value").schema.schema_str == AVRO
 
 
@@ -113,7 +121,11 @@ def user_class() -> Any:
 
 
 def test_protobuf_goes_round(
-    registry_node: Node, client: SchemaRegistryClient, shared_server: Server, topic_name: str, user_class: Any
+    registry_node: Node,
+    client: SchemaRegistryClient,
+    other_client: SchemaRegistryClient,
+    topic_name: str,
+    user_class: Any,
 ) -> None:
     context = SerializationContext(topic_name, MessageField.VALUE)
     user = user_class(name="Ada", age=0, mail="a@x", kinds=[1, 0])
@@ -121,13 +133,13 @@ def test_protobuf_goes_round(
     user.places["home"].city = "London"
     serializer = ProtobufSerializer(user_class, client, {"use.deprecated.format": False})
     received = through_the_broker(registry_node, topic_name, serializer(user, context))
-    for reader in (client, SchemaRegistryClient({"url": shared_server.url})):
+    for reader in (client, other_client):
         deserializer = ProtobufDeserializer(user_class, {"use.deprecated.format": False}, reader)
         again = deserializer(received, context)
         assert again == user
         assert again.HasField("age")
     # The file that it imports was registered too, and is a reference.
-    stored = SchemaRegistryClient({"url": shared_server.url}).get_latest_version(f"{topic_name}-value").schema
+    stored = other_client.get_latest_version(f"{topic_name}-value").schema
     assert stored.schema_type == "PROTOBUF"
     assert (stored.schema_str or "").startswith('syntax = "proto3";\npackage penstock_test;\n')
     assert [reference.name for reference in stored.references or []] == ["penstock_test/place.proto"]
