@@ -4,7 +4,8 @@ Most records of a busy log are overtaken by later ones, and decoding a record co
 So a log is gone through as bytes first, and only what is left of it is decoded and replayed.
 
 A record of a transaction counts once its end is noted. Of such a record and another one for the same key the one that
-was written later counts, whenever the end comes.
+was written later counts, whenever the end comes. A tombstone counts at once, and nothing is left of what transactions
+wrote before it.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ class LatestRecords:
     def note(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         """The next record of the log; `producer_id` is that of its batch where it is transactional."""
         self._position += 1
+        if value is None:
+            for records in self._undecided.values():
+                records.pop(key, None)
         if producer_id == NO_PRODUCER_ID or value is None:
             self._decide(key, (self._position, value))
         else:
@@ -33,22 +37,28 @@ class LatestRecords:
 
     def end_transaction(self, producer_id: int, is_committed: bool) -> None:
         for key, written in self._undecided.pop(producer_id, {}).items():
-            if is_committed and written > self._decided.get(key, _NOTHING):
+            if is_committed and self._is_latest(key, written):
                 self._decide(key, written)
 
     def _decide(self, key: bytes, written: _Written) -> None:
         self._decided.pop(key, None)
         self._decided[key] = written
 
+    def _is_latest(self, key: bytes, written: _Written) -> bool:
+        return written > self._decided.get(key, _NOTHING)
+
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None, int]]:
-        """Key, value and producer id (of a transaction that has not ended) in an order to replay them in."""
+        """Key, value and producer id (of a transaction that has not ended); of one key in the order of the log."""
         overtaking = []
-        for producer_id, records in self._undecided.items():
-            for key, written in records.items():
-                if written > self._decided.get(key, _NOTHING):
-                    overtaking.append((key, written[1], producer_id))
-                else:
-                    yield key, written[1], producer_id
+        for written, key, producer_id in sorted(
+            (written, key, producer_id)
+            for producer_id, records in self._undecided.items()
+            for key, written in records.items()
+        ):
+            if self._is_latest(key, written):
+                overtaking.append((key, written[1], producer_id))
+            else:
+                yield key, written[1], producer_id
         for key, (_, value) in self._decided.items():
             yield key, value, NO_PRODUCER_ID
         yield from overtaking
