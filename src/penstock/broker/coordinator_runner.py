@@ -2,14 +2,14 @@
 
 A runner replays its partition's log into a shard, hands it requests and the passing of time, and performs the effects
 in order. Records are replayed at once and appended at the end of the event loop's turn, all that came in it as one
-batch (but for those of transactions, which need a batch of their own); answers and messages leave when the log that
-they rest on is committed. If an append fails, the shard is thrown away and loaded anew; whoever waits is told to look
-for the coordinator again.
+batch (but for those of transactions, which need a batch of their own, and what no segment can hold); answers and
+messages leave when the log that they rest on is committed. If an append fails, the shard is thrown away and loaded
+anew; whoever waits is told to look for the coordinator again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -231,9 +231,10 @@ class CoordinatorRunner(Generic[S]):
                 return
             now_ms = self._now_ms()
             try:
-                for append in _joined(appends):
-                    self.partition.append_own(self._batch_of(append, now_ms), now_ms)
-            except DiskError as problem:
+                for together in _neighbours(appends):
+                    for batch in self._batches_of(together, now_ms):
+                        self.partition.append_own(batch, now_ms)
+            except (DiskError, Refused) as problem:
                 self._fail(problem)
                 return
         if self._shard is not None:
@@ -254,18 +255,27 @@ class CoordinatorRunner(Generic[S]):
             return self.partition.high_watermark >= partition_log.log_end_offset
         return partition_log.recovery_point >= partition_log.log_end_offset
 
-    def _batch_of(self, append: Append, now_ms: int) -> bytearray:
-        is_transactional = append.producer_id != NO_PRODUCER_ID
-        return encode_batch(
-            encode_pairs(list(map(self._kind.encode, append.records))),
-            record_count=len(append.records),
-            attributes=TRANSACTIONAL if is_transactional else 0,
-            last_offset_delta=len(append.records) - 1,
+    def _batches_of(self, appends: list[Append], now_ms: int) -> Iterator[bytearray]:
+        """One, or as many as it takes for each to fit into a segment: what one append has stays together if it can."""
+        records = [record for append in appends for record in append.records]
+        producer_id = appends[0].producer_id
+        batch = encode_batch(
+            encode_pairs(list(map(self._kind.encode, records))),
+            record_count=len(records),
+            attributes=TRANSACTIONAL if producer_id != NO_PRODUCER_ID else 0,
+            last_offset_delta=len(records) - 1,
             base_timestamp=now_ms,
             max_timestamp=now_ms,
-            producer_id=append.producer_id,
-            producer_epoch=append.producer_epoch,
+            producer_id=producer_id,
+            producer_epoch=appends[0].producer_epoch,
         )
+        if len(batch) <= self.partition.log.config.segment_bytes or len(records) == 1:
+            yield batch
+            return
+        parts = appends if len(appends) > 1 else [appends[0]._replace(records=[record]) for record in records]
+        middle = len(parts) // 2
+        yield from self._batches_of(parts[:middle], now_ms)
+        yield from self._batches_of(parts[middle:], now_ms)
 
     def _committed(self, error: ErrorCode, unsent: list[Answer | Send]) -> None:
         if not error:
@@ -288,7 +298,7 @@ class CoordinatorRunner(Generic[S]):
         self.stop()
         self._forget(Refused(ErrorCode.not_coordinator, "another node coordinates this now"))
 
-    def _fail(self, problem: DiskError | str) -> None:
+    def _fail(self, problem: DiskError | Refused | str) -> None:
         log.error("%s cannot be written, its coordinator is loaded anew: %s", self.partition.name, problem)
         self._forget(Refused(ErrorCode.coordinator_not_available, "the coordinator could not keep its state"))
         if self._timer is not None:
@@ -320,13 +330,12 @@ class CoordinatorRunner(Generic[S]):
         self.tell(lambda shard, now_ms: shard.tick(now_ms))
 
 
-def _joined(appends: list[Append]) -> list[Append]:
-    """Neighbours that belong to no transaction, as one."""
-    joined: list[Append] = []
+def _neighbours(appends: list[Append]) -> list[list[Append]]:
+    """Those that belong to no transaction stand together."""
+    found: list[list[Append]] = []
     for append in appends:
-        last = joined[-1] if joined else None
-        if last is not None and last.producer_id == append.producer_id == NO_PRODUCER_ID:
-            last.records.extend(append.records)
+        if found and found[-1][0].producer_id == append.producer_id == NO_PRODUCER_ID:
+            found[-1].append(append)
         else:
-            joined.append(append._replace(records=list(append.records)))
-    return joined
+            found.append([append])
+    return found
