@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.base.settings import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, InvalidValue, Kind, Setting
@@ -39,6 +39,7 @@ def test_numbers_survive_the_way_to_text_and_back(number: int) -> None:
 
 
 @given(st.text())
+@example("e+")
 def test_any_text_is_parsed_or_refused_and_nothing_else(text: str) -> None:
     for kind in (Kind.BOOLEAN, Kind.INT, Kind.SHORT, Kind.LONG, Kind.DOUBLE, Kind.LIST, Kind.STRING):
         setting = Setting("a.setting", kind, None, "A setting.")

@@ -153,7 +153,9 @@ class Setting:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
-        return str(value).replace("e+", "E")  # Java's way of writing large doubles
+        if isinstance(value, float):
+            return str(value).replace("e+", "E")  # Java's way of writing large doubles
+        return str(value)
 
 
 def _parse_boolean(name: str, text: str) -> bool:
