@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 10
 SEED ?=
 
-.PHONY: env up test test-long test-console simulate check docs bench faults fuzz lock clean
+.PHONY: env up test test-long test-console simulate explore check docs bench faults fuzz lock clean
 
 env: $(VENV)/.made
 
@@ -49,6 +49,10 @@ test-console: env
 # Clusters in simulated time: SEEDS fresh ones after those that failed once, or the one SEED, told in full.
 simulate: env
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED),--kept --seeds $(or $(SEEDS),20))
+
+# Properties on examples that nobody has seen, and on more of them.
+explore: env
+	@$(BIN)/python -m pytest -n 2 --hypothesis-profile explore --timeout 1200 tests/unit
 
 check: env
 	@$(BIN)/ruff check .

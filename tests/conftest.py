@@ -6,10 +6,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.e2e.node import Node
 
 MakeBroker = Callable[..., Node]
+
+# The same examples in every run, so that what fails was changed; others are looked for by hand, with `make explore`.
+# How long one takes says more about the machine.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("explore", max_examples=2000, deadline=None)
+settings.load_profile("fixed")
 
 # numba keeps what it compiled in files that are not made for several processes which compile at once: one may be given
 # what another compiled for other types, and crash. So each worker has its own, and whatever it starts has them from it.
