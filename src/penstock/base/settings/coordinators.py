@@ -17,10 +17,6 @@ from penstock.base.settings.definition import (
     string,
 )
 
-# Kafka has 100 MiB. A coordinator reads its whole log before it answers, and the segment that is written is never
-# compacted: so much of it is what a failover waits for.
-_SEGMENT_BYTES = 4 * 1024 * 1024
-
 _OFFSETS = (
     integer("offset.metadata.max.bytes", 4096, "The longest text a consumer may attach to a committed offset."),
     integer("offsets.commit.timeout.ms", 5000, "How long a commit may wait for its replicas.", AtLeast(1)),
@@ -31,12 +27,7 @@ _OFFSETS = (
     integer("offsets.topic.compression.codec", 0, "The codec of `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, ..."),
     integer("offsets.topic.num.partitions", 50, "The partitions of `__consumer_offsets`.", AtLeast(1)),
     short("offsets.topic.replication.factor", 3, "The replicas of `__consumer_offsets`.", AtLeast(1)),
-    integer(
-        "offsets.topic.segment.bytes",
-        _SEGMENT_BYTES,
-        "The segment size of `__consumer_offsets`. Kafka's is 104857600: smaller ones make failover faster.",
-        AtLeast(1),
-    ),
+    integer("offsets.topic.segment.bytes", 104_857_600, "The segment size of `__consumer_offsets`.", AtLeast(1)),
 )
 
 _GROUPS = (
@@ -151,10 +142,7 @@ _TRANSACTIONS = (
     integer("transaction.state.log.num.partitions", 50, "The partitions of `__transaction_state`.", AtLeast(1)),
     short("transaction.state.log.replication.factor", 3, "The replicas of `__transaction_state`.", AtLeast(1)),
     integer(
-        "transaction.state.log.segment.bytes",
-        _SEGMENT_BYTES,
-        "The segment size of `__transaction_state`. Kafka's is 104857600: smaller ones make failover faster.",
-        AtLeast(1),
+        "transaction.state.log.segment.bytes", 104_857_600, "The segment size of `__transaction_state`.", AtLeast(1)
     ),
     boolean(
         "transaction.two.phase.commit.enable",
