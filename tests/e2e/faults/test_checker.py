@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from penstock.log.compaction_records import unpack, with_horizon
+from penstock.protocol.batch import read_header
 from tests.e2e.faults.checker import KINDS, SENT_ANEW, check
 from tests.e2e.faults.history import Event, Recorder, read_history
+from tests.e2e.faults.nodes import content_of
+from tests.unit.log.made import NOW_MS, make_batch, make_marker
 
 ALL, COMMITTED = "read_uncommitted", "read_committed"
 
@@ -250,3 +254,14 @@ def test_a_recorded_history_is_read_back_as_it_was(tmp_path: Path) -> None:
     (found,) = read_history(recorder.path)
     assert {key: found[key] for key in ("e", "w", "s", "o")} == {"e": "acked", "w": "a", "s": [0, 1], "o": [5, 6]}
     assert recorder.acknowledged_by_partition() == {"plain-0": 2}
+
+
+def test_replicas_that_were_compacted_at_different_times_are_the_same_and_others_are_not() -> None:
+    marker, other = make_marker(7, 0, abort=False), make_marker(7, 0, abort=True)
+    early, late, aborting = (
+        bytes(make_batch() + with_horizon(read_header(batch), unpack(batch, read_header(batch)), NOW_MS + later_ms))
+        for batch, later_ms in ((marker, 1000), (marker, 100_000), (other, 1000))
+    )
+    assert early != late
+    assert content_of(early) == content_of(late) == content_of(bytes(make_batch() + marker))
+    assert content_of(early) != content_of(aborting)
