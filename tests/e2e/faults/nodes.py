@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cli.children import Child, NodeOptions
-from penstock.protocol.batch import DELETE_HORIZON, HEADER_BYTES, BatchHeader, read_header
+from penstock.protocol.batch import DELETE_HORIZON, BatchHeader
 from penstock.protocol.messages import Struct
 from penstock.protocol.records import Record, iterate_records
 from penstock.testing.ports import free_ports
@@ -20,6 +20,7 @@ from tests.e2e.cluster.nodes import HOST, NODE_IDS, Cluster
 from tests.e2e.faults.disk import cut_power
 from tests.e2e.faults.proxy import CLIENTS, Link, Proxy
 from tests.e2e.node import DEFECTS, STOP_SECONDS_MAX
+from tests.unit.log.made import batches_in
 
 DISK_BYTES = 4 << 30
 # Left when a disk is full: some writes still fit.
@@ -218,25 +219,19 @@ def content_of(log: bytes) -> list[tuple[BatchHeader, list[Record]]]:
     """What a log says, without the times at which markers and tombstones may go: each replica notes those by its own
     clock when it compacts the log."""
     found = []
-    position = 0
-    while position + HEADER_BYTES <= len(log):
-        header = read_header(log, position)
+    for position, header in batches_in(log):
         records = list(iterate_records(log[position : position + header.size], header))
         attributes = header.attributes & ~DELETE_HORIZON
         found.append((header._replace(attributes=attributes, base_timestamp=0, batch_length=0, crc=0), records))
-        position += header.size
     return found
 
 
 def producers_in(log: bytes) -> list[tuple[int, int, int, int]]:
     """(base offset, producer id, epoch, base sequence) of each batch."""
-    found = []
-    position = 0
-    while position + HEADER_BYTES <= len(log):
-        header = read_header(log, position)
-        found.append((header.base_offset, header.producer_id, header.producer_epoch, header.base_sequence))
-        position += header.size
-    return found
+    return [
+        (header.base_offset, header.producer_id, header.producer_epoch, header.base_sequence)
+        for _, header in batches_in(log)
+    ]
 
 
 def links_cut(node_id: int, shape: str) -> Iterable[Link]:
