@@ -15,8 +15,8 @@ from tests.e2e.node import DEFECTS, Node
 MEGABYTE = 1 << 20
 # However long a busy machine may hold up one ping.
 PING_SECONDS_MAX = 10.0
-# Nearly all of them: how long the event loop may work on something else meanwhile. Now and then a virtual machine has
-# to ask for memory first, and that counts as work.
+# Nearly all of them: how long the event loop may work on something else meanwhile. One is held up now and then; why is
+# not known.
 LOOP_SECONDS_MOSTLY_MAX = 0.2
 GROWTH_BYTES_MAX = 150 * MEGABYTE
 CLOSE_SECONDS_MAX = 20
