@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench import (
     brokers,
     clusters,
+    confining,
     group_commits,
     group_members,
     http_load,
@@ -37,6 +38,9 @@ DEEP_IN_FLIGHT = 20  # librdkafka's default has no bound
 
 _CLIENT_TIMEOUT_S = 180.0
 _CLIENT_HEAP = ("-Xmx512M",)  # as Kafka's own start scripts for these two tools
+# With that, collecting garbage takes ProducerPerformance as long as sending: what is on its way is copied each time.
+_PRODUCER_JVM = ("-Xms1G", "-Xmx1G", "-Xmn800M", "-XX:+UseParallelGC")
+_PRODUCER_HEAP_BYTES = 1 << 30
 _PAYLOADS = 1000
 _RATE = re.compile(r"records sent, ([0-9.]+) records/sec")
 
@@ -66,7 +70,7 @@ class Sizes:
 
 FULL = Sizes(
     warmup_seconds=10,
-    tool_bytes=800_000_000,
+    tool_bytes=1_200_000_000,
     replay_bytes=400_000_000,
     single_requests=80_000,
     fetch_bytes=6_000_000_000,
@@ -248,17 +252,23 @@ class Session:
         records: int,
         properties: dict[str, str],
         cluster: clusters.Cluster | None = None,
+        broker_cores: float | None = None,
     ) -> Sample:
-        """Records per second by Kafka's ProducerPerformance, its first half not counted, while Java's compiler is at
-        work. Against the shared broker, unless a cluster is named."""
+        """Records per second by Kafka's ProducerPerformance, its first two thirds not counted, while Java's compiler is
+        at work. Against the shared broker, unless a cluster is named; it may be confined to a part of a core."""
         arguments = ["org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--throughput", "-1"]
         arguments += ["--num-records", str(records), "--payload-file", str(self._payloads(record_bytes))]
-        arguments += ["--warmup-records", str(records // 2), "--bootstrap-server"]
+        arguments += ["--warmup-records", str(records * 2 // 3), "--bootstrap-server"]
         arguments += [self._address() if cluster is None else cluster.address]
         arguments += ["--command-property"]
         arguments += [f"{name}={value}" for name, value in properties.items()]
         cpu_before = self._settled_cpu(cluster)
-        printed = self._run(brokers.java_command(*arguments, jvm=_CLIENT_HEAP))
+        command = brokers.java_command(*arguments, jvm=_PRODUCER_JVM)
+        if broker_cores is None:
+            printed = self._run(command)
+        else:
+            with confining.confined(self.shared().pids(), broker_cores):
+                printed = self._run(command)
         # It reports every few seconds, then all records, then those after the warm-up.
         rates = _RATE.findall(printed)
         if "steady state" not in printed or not rates:
@@ -390,7 +400,7 @@ class Session:
         of 2 MiB goes back to the host within seconds; so a little of every MiB stays in use."""
         self._warm.mkdir()
         kept, freed = bytes(64 << 10), bytes(960 << 10)
-        count = self.sizes.tool_bytes // len(freed) + 100
+        count = (self.sizes.tool_bytes + _PRODUCER_HEAP_BYTES) // len(freed)
         for number in range(count):
             (self._warm / f"kept-{number}").write_bytes(kept)
             (self._warm / f"freed-{number}").write_bytes(freed)

@@ -19,6 +19,7 @@ from bench.scenarios import (
     many_partitions,
     memory,
     produce,
+    produce_confined,
     spark,
     start,
     synced,
@@ -35,7 +36,7 @@ class Scenario(Protocol):
         """(key of the figure, sample), one after the other as they are measured."""
 
 
-# memory is of the broker that the ones before it used; those after it end that one.
+# memory is of the broker that the ones before it used; the last one that uses it comes right after.
 SCENARIOS: dict[str, Scenario] = {
     "start": start,
     "produce": produce,
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Scenario] = {
     "compaction": compaction,
     "spark": spark,
     "memory": memory,
+    "produce-confined": produce_confined,
     "http": http,
     "partitions": many_partitions,
     "cluster": cluster,
