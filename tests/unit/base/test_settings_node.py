@@ -135,3 +135,18 @@ def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(InvalidSettings) as caught:
         NodeSettings({"num.partitions": "x", "nope.nope": "1", "node.id": "2"})
     assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "offsets.topic.segment.bytes",
+        "share.coordinator.state.topic.segment.bytes",
+        "transaction.state.log.segment.bytes",
+    ],
+)
+def test_segments_of_coordinators_are_no_smaller_than_a_topic_may_have(name: str) -> None:
+    node = NodeSettings({name: str(1 << 20)})
+    assert LogConfig.from_settings(node.topic_values({"segment.bytes": str(node[name])})).segment_bytes == 1 << 20
+    with pytest.raises(InvalidSettings, match=name):
+        NodeSettings({name: str((1 << 20) - 1)})

@@ -17,6 +17,9 @@ from penstock.base.settings.definition import (
     string,
 )
 
+# What a topic's own `segment.bytes` allows: with less, a coordinator's topic could not be made.
+_SEGMENT_BYTES = AtLeast(1_048_576)
+
 _OFFSETS = (
     integer("offset.metadata.max.bytes", 4096, "The longest text a consumer may attach to a committed offset."),
     integer("offsets.commit.timeout.ms", 5000, "How long a commit may wait for its replicas.", AtLeast(1)),
@@ -27,7 +30,7 @@ _OFFSETS = (
     integer("offsets.topic.compression.codec", 0, "The codec of `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, ..."),
     integer("offsets.topic.num.partitions", 50, "The partitions of `__consumer_offsets`.", AtLeast(1)),
     short("offsets.topic.replication.factor", 3, "The replicas of `__consumer_offsets`.", AtLeast(1)),
-    integer("offsets.topic.segment.bytes", 104_857_600, "The segment size of `__consumer_offsets`.", AtLeast(1)),
+    integer("offsets.topic.segment.bytes", 104_857_600, "The segment size of `__consumer_offsets`.", _SEGMENT_BYTES),
 )
 
 _GROUPS = (
@@ -114,7 +117,7 @@ _SHARE_GROUPS = (
         "share.coordinator.state.topic.segment.bytes",
         104_857_600,
         "The segment size of the share state topic.",
-        AtLeast(1),
+        _SEGMENT_BYTES,
     ),
 )
 
@@ -142,7 +145,10 @@ _TRANSACTIONS = (
     integer("transaction.state.log.num.partitions", 50, "The partitions of `__transaction_state`.", AtLeast(1)),
     short("transaction.state.log.replication.factor", 3, "The replicas of `__transaction_state`.", AtLeast(1)),
     integer(
-        "transaction.state.log.segment.bytes", 104_857_600, "The segment size of `__transaction_state`.", AtLeast(1)
+        "transaction.state.log.segment.bytes",
+        104_857_600,
+        "The segment size of `__transaction_state`.",
+        _SEGMENT_BYTES,
     ),
     boolean(
         "transaction.two.phase.commit.enable",
