@@ -1,6 +1,5 @@
 """Nodes as processes, for the tests that prove things from outside (conformance, e2e, fuzz)."""
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +16,6 @@ MakeBroker = Callable[..., Node]
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile("fixed")
-
-# numba keeps what it compiled in files that are not made for several processes which compile at once: one may be given
-# what another compiled for other types, and crash. So each worker has its own, and whatever it starts has them from it.
-_WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-if _WORKER is not None:
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "numba" / _WORKER))
 
 
 @pytest.fixture

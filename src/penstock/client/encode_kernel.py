@@ -4,10 +4,10 @@ from typing import Any
 
 import numba
 
-from penstock.client.record_kernel import compiled
+from penstock.client.record_kernel import compiled, inner
 
 
-@compiled
+@inner
 def _varint_bytes(value: Any) -> Any:
     """How many bytes the zigzag varint takes."""
     rest = (value << 1) ^ (value >> 63)
@@ -19,7 +19,7 @@ def _varint_bytes(value: Any) -> Any:
     return count
 
 
-@compiled
+@inner
 def _put_varint(out: Any, position: Any, value: Any) -> Any:
     rest = (value << 1) ^ (value >> 63)
     while rest & ~numba.int64(0x7F):
@@ -30,7 +30,7 @@ def _put_varint(out: Any, position: Any, value: Any) -> Any:
     return position + 1
 
 
-@compiled
+@inner
 def _put_bytes(out: Any, position: Any, data: Any, start: Any, end: Any, is_null: Any) -> Any:
     if is_null:
         out[position] = 1  # zigzag of -1
@@ -42,7 +42,7 @@ def _put_bytes(out: Any, position: Any, data: Any, start: Any, end: Any, is_null
     return position + end - start
 
 
-@compiled
+@inner
 def _field_bytes(start: Any, end: Any, is_null: Any) -> Any:
     return 1 if is_null else _varint_bytes(end - start) + end - start
 
@@ -94,7 +94,7 @@ def _encode(
     return count, position
 
 
-@compiled
+@inner
 def _murmur2(data: Any, start: Any, end: Any) -> Any:
     multiplier = numba.int64(0x5BD1E995)
     mask = numba.int64(0xFFFFFFFF)

@@ -2,22 +2,29 @@
 
 `record_numpy` does the same without numba: same arguments, same columns, held together by a property test. Importing
 this module imports numba, which takes a second; the first call on a machine compiles, which takes some more.
+
+What is kept is kept for one signature only. numba's files are not made for processes that compile at once for several:
+one may be given what another compiled for other types, and crash.
 """
 
 from typing import Any
 
 import numba
 
+# For what only compiled code calls, with whatever types: it is kept as part of that.
+inner = numba.njit(nogil=True)
+
 
 def compiled(function: Any) -> Any:
-    """Compiled code is kept beside the module, or in the user's cache directory where that cannot be written."""
+    """Compiled code is kept beside the module, or in the user's cache directory where that cannot be written. For what
+    Python calls, always with the same types."""
     try:
         return numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # nowhere to keep it: every process compiles for itself
-        return numba.njit(nogil=True)(function)
+        return inner(function)
 
 
-@compiled
+@inner
 def _varint(data: Any, position: Any, end: Any) -> Any:
     """(value, position after it); the position is -1 when it does not end before `end`, or within ten bytes."""
     if end - position >= 2:
@@ -40,7 +47,7 @@ def _varint(data: Any, position: Any, end: Any) -> Any:
     return 0, -1
 
 
-@compiled
+@inner
 def _after_headers(data: Any, position: Any, end: Any, count: Any) -> Any:
     if count < 0 or count > end - position:
         return -1
@@ -152,11 +159,18 @@ def _parse_headers(
     return slot
 
 
-def parse(*arguments: Any) -> int:
+def _unwritable(data: Any) -> Any:
+    """Read-only is a type of its own to numba, and what was received may be either."""
+    view = data.view()
+    view.flags.writeable = False
+    return view
+
+
+def parse(data: Any, *arguments: Any) -> int:
     """Fills the columns, see `record_columns.Parse`. The number of rows, or -1 - index of the first corrupt batch."""
-    return int(_parse(*arguments))
+    return int(_parse(_unwritable(data), *arguments))
 
 
-def parse_headers(*arguments: Any) -> int:
+def parse_headers(data: Any, *arguments: Any) -> int:
     """Of rows that `parse` has found to be sound. The number of headers."""
-    return int(_parse_headers(*arguments))
+    return int(_parse_headers(_unwritable(data), *arguments))

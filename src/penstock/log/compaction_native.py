@@ -13,14 +13,16 @@ from penstock.log.compaction_map import OffsetMap
 from penstock.protocol.batch import HEADER_BYTES, read_header
 from penstock.protocol.records import Record, build_batch
 
-# In the order in which they call each other.
-_COMPILED = ("varint", "find", "map_records", "keep_mapped", "keep_any")
+# Those call these, with whatever types: they are kept as part of them. numba's files are not made for processes that
+# compile one function at once for several types.
+_INNER = ("varint", "find")
+_COMPILED = ("map_records", "keep_mapped", "keep_any")
 
 
 def compile_kernels() -> bool:
     """Puts compiled loops in the place of the others, in this process; False, everything being as it was, if there is
     no compiler or it is not up to them."""
-    plain = {name: getattr(kernels, name) for name in (*_COMPILED, "key_hashes", "as_bytes", "as_numbers")}
+    plain = {name: getattr(kernels, name) for name in (*_INNER, *_COMPILED, "key_hashes", "as_bytes", "as_numbers")}
     try:
         _replace()
         _try_out()
@@ -38,12 +40,14 @@ def _replace() -> None:
 
     from penstock.log import compaction_hash
 
+    inner = numba.njit(nogil=True)
+
     def compiled(function: Any) -> Any:
         try:
             return numba.njit(cache=True, nogil=True)(function)
         except RuntimeError:
             # There is no place to keep what was compiled.
-            return numba.njit(nogil=True)(function)
+            return inner(function)
 
     def as_bytes(data: Bytes) -> Any:
         return numpy.frombuffer(data, numpy.uint8)
@@ -52,8 +56,10 @@ def _replace() -> None:
         return numpy.frombuffer(data, numpy.int64)
 
     for name in ("rotated", "mixed", "word"):
-        setattr(compaction_hash, name, compiled(getattr(compaction_hash, name)))
+        setattr(compaction_hash, name, inner(getattr(compaction_hash, name)))
     kernels.key_hashes = compiled(compaction_hash.murmur3)
+    for name in _INNER:
+        setattr(kernels, name, inner(getattr(kernels, name)))
     for name in _COMPILED:
         setattr(kernels, name, compiled(getattr(kernels, name)))
     kernels.as_bytes = as_bytes

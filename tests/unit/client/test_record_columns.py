@@ -24,7 +24,13 @@ EVER = 2**62
 
 
 def rows_of(
-    data: bytes, kernel: Parse, first: int = 0, end: int = EVER, aborted: Any = None, *, check_crcs: bool = True
+    data: bytes | bytearray,
+    kernel: Parse,
+    first: int = 0,
+    end: int = EVER,
+    aborted: Any = None,
+    *,
+    check_crcs: bool = True,
 ) -> list[tuple[Any, ...]]:
     table = BatchTable(memoryview(data), 0, len(data), check_crcs=check_crcs)
     columns = read_columns(table, first, end, aborted, kernel[0], Unpacker())
@@ -183,3 +189,13 @@ def test_what_unpacks_to_too_much_is_corrupt(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(unpacking, "UNPACKED_BYTES_MAX", 2_000_000)
     with pytest.raises(CorruptRecords, match="more than 2000000 bytes"):
         rows_of(packed, NUMBA)
+
+
+def test_what_is_kept_is_compiled_for_one_signature() -> None:
+    """numba may give a process what another one compiles at the same time, for other types."""
+    made = data_batch(0, -1, b"value")
+    for received in (made, bytearray(made)):
+        rows_of(received, NUMBA)
+    kept = [each for each in vars(record_kernel).values() if getattr(each, "stats", None) and each.stats.cache_path]
+    assert {len(each.signatures) for each in kept if each.signatures} == {1}
+    assert {each.__name__ for each in kept} == {"_parse", "_parse_headers"}
