@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 10
 SEED ?=
 
-.PHONY: env up test test-long test-console simulate explore check docs bench faults fuzz lock clean
+.PHONY: env up test pytest test-long test-console simulate explore check docs bench faults fuzz lock clean
 
 env: $(VENV)/.made
 
@@ -32,9 +32,13 @@ $(VENV)/.made: requirements.lock pyproject.toml
 up: env
 	@exec $(BIN)/penstock up --data ./data $(if $(filter 0,$(DEMO)),--no-demo) $(UP)
 
+# The checks beside the tests: mypy keeps one core busy for a minute.
+test: env
+	@$(MAKE) --no-print-directory --jobs 2 check pytest
+
 # Three on two cores: much of it waits for processes that are killed, stopped and started. If one of the three crashes, the
 # run ends and says in which test: replaced, it may leave the others waiting for ever.
-test: check
+pytest: env
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup --max-worker-restart 0 -m "not long"
 
 test-long: env

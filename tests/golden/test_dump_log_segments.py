@@ -11,6 +11,7 @@ from penstock.broker.ports import RealDisk
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.testing.apache_kafka import kafka_jars
+from tests.conformance.apache_kafka import java_command
 from tests.unit.log.compacted import compact, put
 from tests.unit.log.made import DIRECTORY, NOW_MS, append, make_batch, make_marker, open_log
 
@@ -29,16 +30,14 @@ HARMLESS_COMPACTED = re.compile(rf"{HARMLESS.pattern}|^  \d+ is followed by")
 
 
 def dump(directory: Path, *arguments: str, harmless: re.Pattern[str] = HARMLESS) -> str:
-    jars = kafka_jars()
-    if jars is None:
+    if kafka_jars() is None:
         pytest.skip("Apache Kafka's jars are not here")
     files = sorted(
         str(path)
         for path in directory.iterdir()
         if path.suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     )
-    tool = ["java", "-Xmx128m", "-cp", jars, "org.apache.kafka.tools.DumpLogSegments"]
-    command = [*tool, *arguments, "--files", ",".join(files)]
+    command = java_command("org.apache.kafka.tools.DumpLogSegments", *arguments, "--files", ",".join(files))
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not harmless.search(line)] == []

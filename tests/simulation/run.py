@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kept", action="store_true", help="those that failed once, before the others")
     parser.add_argument("--defect", help="a planted defect, by its name in defects.py")
     parser.add_argument("--log", action="store_true", help="the nodes' own log lines")
+    parser.add_argument("--in-order", action="store_true", help="on one core, one after the other")
     options = parser.parse_args(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of sets of strings must be the same in every run.
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started_s = time.monotonic()
     simulated_s = 0.0
     failed = []
-    for result in run_seeds(seeds, options.defect, in_order=options.log):
+    for result in run_seeds(seeds, options.defect, in_order=options.log or options.in_order):
         report(result, verbose=options.seed is not None)
         simulated_s += result.simulated_s
         if result.problem is not None:

@@ -43,6 +43,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
+        # As the demo: a session lives for minutes, and the better compiler would take a good part of them.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

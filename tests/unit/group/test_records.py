@@ -17,6 +17,7 @@ from penstock.coordinator.record_schema import decode_part, encode_part
 from penstock.protocol.messages import Malformed
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import kafka_jars
+from tests.conformance.apache_kafka import java_command
 
 KINDS = [
     ("OffsetCommit", 1),
@@ -172,10 +173,12 @@ def test_kafkas_own_tool_prints_every_kind_of_record(tmp_path: Path) -> None:
         build_batch([Record(offset, 0, *encode_record(record)) for offset, record in enumerate(everything)])
     )
     printed = subprocess.run(
-        ["java", "-cp", str(JARS), "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files",
-         str(segment)],
-        capture_output=True, text=True, check=True, timeout=120,
-    ).stdout  # fmt: skip
+        java_command("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
     lines = [line for line in printed.splitlines() if "payload:" in line]
     assert len(lines) == len(everything), printed
     for (_, number), line in zip(KINDS, lines, strict=False):

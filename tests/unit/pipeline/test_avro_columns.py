@@ -23,6 +23,9 @@ from penstock.pipeline.schemas.column_slots import NotPlain
 from penstock.pipeline.schemas.decoding import BadRow, ColumnDecoder, reader_of
 from penstock.pipeline.schemas.registry_client import AVRO, NotInRegistry, Schema
 
+# In one process: what they compile takes longer than most of them.
+pytestmark = pytest.mark.xdist_group("columns")
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 LEAVES: dict[str, tuple[Any, Any]] = {
     "boolean": ("boolean", st.booleans()),

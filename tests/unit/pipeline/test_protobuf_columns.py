@@ -18,6 +18,9 @@ from penstock.pipeline.schemas.protobuf import _TYPES, compiled, message_at
 from penstock.pipeline.schemas.protobuf_program import program
 from penstock.pipeline.schemas.registry_client import PROTOBUF, Schema
 
+# In one process: what they compile takes longer than most of them.
+pytestmark = pytest.mark.xdist_group("columns")
+
 ALL = """
 syntax = "proto3";
 package shop;

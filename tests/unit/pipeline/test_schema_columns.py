@@ -29,6 +29,9 @@ from penstock.pipeline.schemas.values import SchemaUnusable, Undecodable
 from penstock.protocol.primitives import Malformed
 from penstock.protocol.schema_framing import message_path
 
+# In one process: what they compile takes longer than most of them.
+pytestmark = pytest.mark.xdist_group("columns")
+
 
 class Registry:
     """Answers from a list."""

@@ -28,6 +28,7 @@ from penstock.cluster.raft.voters import VoterSet
 from penstock.protocol.batch import read_header
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import kafka_jars
+from tests.conformance.apache_kafka import java_command
 from tests.unit.raft.cluster import CLUSTER_ID, SeededRandom, voter
 
 VOTERS = VoterSet(map(voter, (1, 2, 3)))
@@ -124,8 +125,7 @@ def test_a_lone_node_is_elected_with_one_vote_and_one_sync_and_commits_with_one_
 
 @pytest.mark.java
 def test_apache_kafkas_tool_prints_our_metadata_log_and_snapshot(tmp_path: Path) -> None:
-    jars = kafka_jars()
-    if jars is None:
+    if kafka_jars() is None:
         pytest.skip("Apache Kafka's jars are not here")
     node = LoneNode(tmp_path)
     topic = TopicRecord(name="orders", topic_id=UUID(int=77))
@@ -138,7 +138,7 @@ def test_apache_kafkas_tool_prints_our_metadata_log_and_snapshot(tmp_path: Path)
     node.log.write_snapshot(snapshot_id, bytes(opening + content + snapshot_closing(4, snapshot_id.epoch, 1000)))
     node.log.close()
     files = [path for path in (tmp_path / DIRECTORY).iterdir() if path.suffix in (".log", ".checkpoint")]
-    tool = ["java", "-Xmx128m", "-cp", jars, "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder"]
+    tool = java_command("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder")
     printed = {}
     for path in files:
         done = subprocess.run([*tool, "--files", str(path)], capture_output=True, text=True, timeout=120, check=False)
