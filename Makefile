@@ -36,10 +36,10 @@ up: env
 test: env
 	@$(MAKE) --no-print-directory --jobs 2 check pytest
 
-# Four on two cores: much of it waits for processes that are killed, stopped and started. If one of the four crashes, the
+# Three on two cores: much of it waits for processes that are killed, stopped and started. If one of the three crashes, the
 # run ends and says in which test: replaced, it may leave the others waiting for ever.
 pytest: env
-	@$(BIN)/python -m pytest -n 4 --dist loadgroup --max-worker-restart 0 -m "not long"
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup --max-worker-restart 0 -m "not long"
 
 test-long: env
 	@$(BIN)/python -m pytest -m long
