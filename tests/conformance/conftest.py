@@ -2,12 +2,22 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from penstock.testing.apache_kafka import kafka_jars
 from tests.conformance.apache_kafka import KafkaNode
 from tests.conformance.java_tools import JavaTools
+
+
+# Before pytest-xdist looks at the groups.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In one process, which starts one Apache Kafka and one JVM of tools: each takes as long as many of the tests."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("java"):
+            item.add_marker(pytest.mark.xdist_group("apache-kafka"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

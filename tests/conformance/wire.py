@@ -9,6 +9,7 @@ from typing import Any
 from penstock.protocol.batch import HEADER_BYTES, crc_is_valid, read_header
 from penstock.protocol.messages import Struct, decode, encode, request_entity, response_entity
 from penstock.protocol.records import Record, build_batch, iterate_records
+from tests.e2e.node import wait_until
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
 DELETE_RECORDS, INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 21, 22, 23, 32, 33
@@ -221,9 +222,16 @@ def create_topic_of(
 
 
 def create_topic(wire: Wire, name: str, partitions: int = 1, configs: dict[str, str | None] | None = None) -> uuid.UUID:
-    """Creates a topic; its id."""
+    """Creates a topic, and waits until it can be used: Kafka answers before all of it has heard of one. Its id."""
     (topic,) = wire.ask(CREATE_TOPICS, 7, create_topic_of(name, partitions, configs=configs)).topics
     assert topic.error_code == 0, topic
+    asked = Struct(topics=[Struct(name=name)], allow_auto_topic_creation=False)
+
+    def is_known() -> bool:
+        (seen,) = wire.ask(METADATA, 8, asked).topics
+        return not seen.error_code and len([one for one in seen.partitions if not one.error_code]) == partitions
+
+    wait_until(is_known, f"{name} is known")
     topic_id: uuid.UUID = topic.topic_id
     return topic_id
 
