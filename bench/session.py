@@ -38,7 +38,7 @@ DEEP_IN_FLIGHT = 20  # librdkafka's default has no bound
 
 _CLIENT_TIMEOUT_S = 180.0
 _CLIENT_HEAP = ("-Xmx512M",)  # as Kafka's own start scripts for these two tools
-# With that, collecting garbage takes ProducerPerformance as long as sending: what is on its way is copied each time.
+# With that, collecting garbage takes ProducerPerformance up to a quarter of its CPU: what is on its way is copied.
 _PRODUCER_JVM = ("-Xms1G", "-Xmx1G", "-Xmn800M", "-XX:+UseParallelGC")
 _PRODUCER_HEAP_BYTES = 1 << 30
 _PAYLOADS = 1000
