@@ -25,6 +25,12 @@ def java_command(*arguments: str) -> list[str]:
     return ["java", *JVM, *QUIET, "-cp", jars, *arguments]
 
 
+def dump_log_segments(decoder: str, segment: Path) -> str:
+    """What Kafka's own tool prints of a segment."""
+    command = java_command("org.apache.kafka.tools.DumpLogSegments", decoder, "--files", str(segment))
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
 class KafkaNode:
     """A KRaft broker and controller in one process, with the settings that Kafka ships for that."""
 

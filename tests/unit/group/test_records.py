@@ -1,4 +1,3 @@
-import subprocess
 import types
 import typing
 import uuid
@@ -17,7 +16,7 @@ from penstock.coordinator.record_schema import decode_part, encode_part
 from penstock.protocol.messages import Malformed
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import kafka_jars
-from tests.conformance.apache_kafka import java_command
+from tests.conformance.apache_kafka import dump_log_segments
 
 KINDS = [
     ("OffsetCommit", 1),
@@ -172,13 +171,7 @@ def test_kafkas_own_tool_prints_every_kind_of_record(tmp_path: Path) -> None:
     segment.write_bytes(
         build_batch([Record(offset, 0, *encode_record(record)) for offset, record in enumerate(everything)])
     )
-    printed = subprocess.run(
-        java_command("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
+    printed = dump_log_segments("--offsets-decoder", segment)
     lines = [line for line in printed.splitlines() if "payload:" in line]
     assert len(lines) == len(everything), printed
     for (_, number), line in zip(KINDS, lines, strict=False):

@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-import subprocess
 import uuid
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from penstock.cluster.metadata.records import (
 from penstock.protocol.messages import Malformed
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import kafka_jars
-from tests.conformance.apache_kafka import java_command
+from tests.conformance.apache_kafka import dump_log_segments
 
 RECORD_CLASSES = [cls for cls in vars(records).values() if isinstance(cls, type) and hasattr(cls, "__api_key__")]
 
@@ -172,13 +171,7 @@ def test_kafkas_own_tool_prints_every_kind_of_record(tmp_path: Path) -> None:
     segment.write_bytes(
         build_batch([Record(offset, 0, None, encode_record(record)) for offset, record in enumerate(everything)])
     )
-    printed = subprocess.run(
-        java_command("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(segment)),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
+    printed = dump_log_segments("--cluster-metadata-decoder", segment)
     lines = [line for line in printed.splitlines() if "payload:" in line]
     assert len(lines) == len(everything), printed
     for record, line in zip(everything, lines, strict=True):

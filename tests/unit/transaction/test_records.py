@@ -1,6 +1,5 @@
 """The records of `__transaction_state`: Kafka's bytes."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from penstock.coordinator.transaction.states import NAMES, TransactionState
 from penstock.protocol.messages import Malformed
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.apache_kafka import kafka_jars
-from tests.conformance.apache_kafka import java_command
+from tests.conformance.apache_kafka import dump_log_segments
 
 partitions = st.frozensets(st.tuples(st.text(max_size=20), st.integers(0, 2**31 - 1)), max_size=5)
 int64s, int16s = st.integers(-1, 2**63 - 1), st.integers(-1, 2**15 - 1)
@@ -147,13 +146,7 @@ def test_kafkas_own_tool_prints_every_state(tmp_path: Path) -> None:
     segment = tmp_path / "__transaction_state-0" / "00000000000000000000.log"
     segment.parent.mkdir()
     segment.write_bytes(build_batch([Record(at, 0, *encode_record(record)) for at, record in enumerate(everything)]))
-    printed = subprocess.run(
-        java_command("org.apache.kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(segment)),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
+    printed = dump_log_segments("--transaction-log-decoder", segment)
     lines = [line for line in printed.splitlines() if "payload:" in line]
     assert len(lines) == len(everything), printed
     for number, (state, line) in enumerate(zip(states, lines, strict=False)):
