@@ -1,26 +1,24 @@
-"""python -m bench: runs the scenarios in turns, Kafka and Penstock one after the other, and reports medians."""
+"""python -m bench: runs the scenarios, Kafka and Penstock by turns, and reports medians."""
 
 import argparse
-import contextlib
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench import brokers, processes, report
-from bench.figures import Comparison, Sample
-from bench.scenarios import ONCE_FOR_KAFKA, SCENARIOS, Scenario
-from bench.session import FULL, QUICK, Session, Sizes
-from penstock.base.errors import Refused
+from bench import brokers, processes, report, turns
+from bench.figures import Comparison
+from bench.scenarios import SCENARIOS
+from bench.session import FULL, QUICK, Sizes
 
-FREE_DISK_BYTES_MIN = 10_000_000_000
+FREE_DISK_BYTES_MIN = 40_000_000_000
 LOAD_AVERAGE_QUIET = 0.5
 
 
@@ -38,74 +36,30 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _samples(scenario: Scenario, session: Session) -> Iterator[tuple[str, Sample]]:
-    """The scenario's samples; when it breaks off, the reason for each figure that is missing."""
-    missing = [figure.key for figure in scenario.FIGURES]
-    key = missing[-1]
-    try:
-        for key, sample in scenario.measure(session):
-            missing.remove(key)
-            yield key, sample
-    except (processes.Failed, Refused, OSError, ValueError) as error:
-        # A scenario that fails after its last sample spoils that one: see Comparison.
-        for failed in missing or [key]:
-            yield failed, Sample(None, note=f"failed: {error}")
-        # Whatever state it is in: the next scenario gets another one.
-        with contextlib.suppress(processes.Failed):
-            session.end_shared()
-
-
-class Turn(NamedTuple):
-    title: str
-    kind: type[brokers.Broker]
-    scenarios: list[str]
-
-
-def _turns(wanted: Sequence[str], rounds: int) -> list[Turn]:
-    """Kafka and Penstock in each round; the order changes, so that neither always comes second."""
-    turns = []
-    for index in range(rounds):
-        kafka = [name for name in wanted if index == 0 or name not in ONCE_FOR_KAFKA]
-        title = f"round {index + 1}, "
-        pair = [
-            Turn(title + brokers.ApacheKafka.name, brokers.ApacheKafka, kafka),
-            Turn(title + brokers.Penstock.name, brokers.Penstock, list(wanted)),
-        ]
-        turns += pair if index % 2 == 0 else pair[::-1]
-    return turns
-
-
-def _take_turn(session: Session, turn: Turn, comparisons: dict[str, Comparison], progress: Progress) -> None:
-    (task,) = progress.task_ids
-    for name in turn.scenarios:
-        progress.update(task, description=f"{turn.title}: {name}")
-        progress.refresh()
-        for key, sample in _samples(SCENARIOS[name], session):
-            comparison = comparisons[key]
-            (comparison.kafka if turn.kind is brokers.ApacheKafka else comparison.penstock).append(sample)
-            figure = comparison.figure
-            line = f"{turn.title}: {figure.label} ({figure.client or 'broker'})"
-            line += f": {report.shown_value(sample.value, figure.unit)} {sample.note}"
-            progress.console.print(line, markup=False, highlight=False)
-            progress.advance(task)
-            progress.refresh()
-
-
 def _run(wanted: Sequence[str], rounds: int, sizes: Sizes, directory: Path, console: Console) -> list[Comparison]:
     comparisons = {figure.key: Comparison(figure) for name in wanted for figure in SCENARIOS[name].FIGURES}
-    turns = _turns(wanted, rounds)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # Redrawn by us: a thread that does it would be part of what is measured on two cores.
     with Progress(*columns, console=console, auto_refresh=False) as progress:
-        progress.add_task("", total=sum(len(SCENARIOS[name].FIGURES) for turn in turns for name in turn.scenarios))
-        for turn in turns:
-            with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as turn_directory:
-                session = Session(turn.kind, sizes, Path(turn_directory))
-                _take_turn(session, turn, comparisons, progress)
-                try:
-                    session.end_shared()
-                except processes.Failed as error:
-                    console.print(str(error), markup=False)
+        tell = partial(progress.console.print, markup=False, highlight=False)
+        plans = [turns.plan(wanted, index) for index in range(rounds)]
+        total = sum(len(SCENARIOS[name].FIGURES) * len(kinds) for plan in plans for name, kinds in plan)
+        task = progress.add_task("", total=total)
+        for index in range(rounds):
+            progress.update(task, description=f"round {index + 1}")
+            progress.refresh()
+            with tempfile.TemporaryDirectory(dir=directory, ignore_cleanup_errors=True) as round_directory:
+                for kind, name, key, sample in turns.samples_of_round(
+                    wanted, index, sizes, Path(round_directory), tell
+                ):
+                    comparison = comparisons[key]
+                    (comparison.kafka if kind is brokers.ApacheKafka else comparison.penstock).append(sample)
+                    figure = comparison.figure
+                    line = f"round {index + 1}, {kind.name}: {figure.label} ({figure.client or 'broker'})"
+                    line += f": {report.shown_value(sample.value, figure.unit)} {sample.note}"
+                    tell(line)
+                    progress.update(task, description=f"round {index + 1}: {name}", advance=1)
+                    progress.refresh()
     return list(comparisons.values())
 
 

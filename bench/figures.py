@@ -100,11 +100,14 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        return _quotient(self.penstock_value, self.kafka_value)
+        return _median_ratio([each.value for each in self.penstock], [each.value for each in self.kafka])
 
     @property
     def cpu_ratio(self) -> float | None:
-        return _quotient(self.penstock_cpu, self.kafka_cpu)
+        return _median_ratio(
+            [each.cpu_seconds_per_million for each in self.penstock],
+            [each.cpu_seconds_per_million for each in self.kafka],
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -131,6 +134,14 @@ def _median(values: list[float | None]) -> float | None:
     measured = [value for value in values if value is not None]
     # A round that failed must not flatter the others: the median is of complete series only.
     return median(measured) if measured and len(measured) == len(values) else None
+
+
+def _median_ratio(values: list[float | None], by: list[float | None]) -> float | None:
+    """Of the rounds' ratios: the two samples of a round were taken one after the other, when the machine was as fast
+    for both. Where Kafka was not looked at in every round, of the medians."""
+    if len(values) != len(by):
+        values, by = [_median(values)], [_median(by)]
+    return _median([_quotient(value, of_kafka) for value, of_kafka in zip(values, by, strict=True)])
 
 
 def _quotient(value: float | None, by: float | None) -> float | None:

@@ -58,3 +58,5 @@ SCENARIOS: dict[str, Scenario] = {
 
 # Their goals are absolute and Apache Kafka needs minutes for them: one look at that is enough.
 ONCE_FOR_KAFKA = frozenset({"partitions", "cluster-failures", "cluster-partitions"})
+# They start brokers of their own, while no other one runs.
+ALONE = frozenset({"start", "partitions", "cluster", "cluster-failures", "cluster-partitions"})
