@@ -71,8 +71,8 @@ class Sizes:
 FULL = Sizes(
     warmup_seconds=10,
     tool_bytes=1_200_000_000,
-    replay_bytes=400_000_000,
-    single_requests=80_000,
+    replay_bytes=800_000_000,
+    single_requests=200_000,
     fetch_bytes=6_000_000_000,
     latency_seconds=10,
     synced_requests=40_000,
