@@ -390,6 +390,14 @@ class Session:
         os.sync()
         self._warm_memory()
 
+    def forget(self, topic: str) -> None:
+        """Takes what was written to a topic out of the page cache, where nobody will read it. Once memory is full of
+        it, the kernel makes room on the cores that are measured, and finds it in small pieces, which cost more."""
+        os.sync()
+        for path in self.shared().directory.rglob(f"{topic}-*/*.log"):
+            with path.open("rb") as segment:
+                os.posix_fadvise(segment.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     def _settled_cpu(self, cluster: clusters.Cluster | None = None) -> CpuSeconds:
         self.settle()
         return self._cpu(cluster)

@@ -9,7 +9,7 @@ without a goal: Penstock has the records on the disk by then, Kafka has not.
 
 from collections.abc import Iterator
 
-from bench import wire
+from bench import replay, wire
 from bench.figures import Figure, Sample, at_least
 from bench.session import DEEP_IN_FLIGHT, REPLAY_IN_FLIGHT, TOPIC_PARTITIONS, Session
 
@@ -39,33 +39,43 @@ def measure(session: Session) -> Iterator[tuple[str, Sample]]:
         yield from _plain(session, record_bytes)
         yield from _idempotent(session, record_bytes)
     wire.make_topic(port, "produce-defaults", TOPIC_PARTITIONS)
-    records = session.sizes.tool_bytes // 1000
-    yield "produce.defaults.tool", session.producer_performance("produce-defaults", 1000, records, {"acks": "all"})
+    yield "produce.defaults.tool", _by_tool(session, "produce-defaults", 1000, {"acks": "all"})
     for key, in_flight_max in (("single", REPLAY_IN_FLIGHT), ("deep", DEEP_IN_FLIGHT)):
         topic = wire.make_topic(port, f"produce-{key}", TOPIC_PARTITIONS).name
         plan = session.single_record_plan(topic, 100, session.sizes.single_requests, 1, in_flight_max)
-        yield f"produce.{key}.raw", session.replayed(plan)
+        yield f"produce.{key}.raw", _replayed(session, plan)
 
 
 def _plain(session: Session, record_bytes: int) -> Iterator[tuple[str, Sample]]:
     key = f"produce.{record_bytes}.plain"
     port = session.shared().port
     topic = wire.make_topic(port, f"{key}.tool", TOPIC_PARTITIONS).name
-    records = session.sizes.tool_bytes // record_bytes
     properties = {"acks": "1", "enable.idempotence": "false"}
-    yield f"{key}.tool", session.producer_performance(topic, record_bytes, records, properties)
+    yield f"{key}.tool", _by_tool(session, topic, record_bytes, properties)
     topic = wire.make_topic(port, f"{key}.raw", TOPIC_PARTITIONS).name
     plan = session.produce_plan(topic, record_bytes, session.sizes.replay_bytes)
-    yield f"{key}.raw", session.replayed(plan)
+    yield f"{key}.raw", _replayed(session, plan)
 
 
 def _idempotent(session: Session, record_bytes: int) -> Iterator[tuple[str, Sample]]:
     key = f"produce.{record_bytes}.idempotent"
     broker = session.shared()
     topic = wire.make_topic(broker.port, f"{key}.tool", TOPIC_PARTITIONS, broker.unsynced_topic_settings).name
-    records = session.sizes.tool_bytes // record_bytes
     properties = {"acks": "all", "enable.idempotence": "true"}
-    yield f"{key}.tool", session.producer_performance(topic, record_bytes, records, properties)
+    yield f"{key}.tool", _by_tool(session, topic, record_bytes, properties)
     topic = wire.make_topic(broker.port, f"{key}.raw", TOPIC_PARTITIONS).name
     plan = session.produce_plan(topic, record_bytes, session.sizes.replay_bytes, idempotent=True)
-    yield f"{key}.raw", session.replayed(plan)
+    yield f"{key}.raw", _replayed(session, plan)
+
+
+def _by_tool(session: Session, topic: str, record_bytes: int, properties: dict[str, str]) -> Sample:
+    records = session.sizes.tool_bytes // record_bytes
+    sample = session.producer_performance(topic, record_bytes, records, properties)
+    session.forget(topic)
+    return sample
+
+
+def _replayed(session: Session, plan: replay.ProduceReplay) -> Sample:
+    sample = session.replayed(plan)
+    session.forget(plan.topic)
+    return sample

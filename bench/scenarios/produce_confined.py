@@ -37,7 +37,6 @@ def measure(session: Session) -> Iterator[tuple[str, Sample]]:
             key = f"confined.{record_bytes}.{mode}"
             wire.make_topic(broker.port, key, TOPIC_PARTITIONS, broker.unsynced_topic_settings)
             records = session.sizes.tool_bytes // 2 // record_bytes
-            yield (
-                key,
-                session.producer_performance(key, record_bytes, records, properties, broker_cores=_BROKER_CORES),
-            )
+            sample = session.producer_performance(key, record_bytes, records, properties, broker_cores=_BROKER_CORES)
+            session.forget(key)
+            yield key, sample
