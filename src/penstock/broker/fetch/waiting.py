@@ -27,7 +27,7 @@ class WaitingFetch:
         self._bytes_missing = bytes_missing
         self._finish = finish
         self._timer = loop.call_later(wait_ms_max / 1000, self._expire)
-        self._listeners = [self._listener(partition) for partition in partitions]
+        self._listeners: Sequence[Callable[[int], None]] = [self._listener(partition) for partition in partitions]
         for partition, listener in zip(partitions, self._listeners, strict=True):
             partition.append_listeners = partition.append_listeners or {}
             partition.append_listeners[listener] = None
@@ -44,10 +44,15 @@ class WaitingFetch:
         self._bytes_missing = bytes_missing
 
     def give_up(self) -> None:
-        """The answer is given, or the client is gone and nobody wants it."""
+        """The answer is given, or the client is gone and nobody wants it.
+
+        What refers to this and is referred to by it is let go. Left to the garbage collector, which needs milliseconds
+        for what some hundred fetches leave, it was most of what a slow answer took."""
         self._timer.cancel()
         for partition, listener in zip(self._partitions, self._listeners, strict=True):
             partition.append_listeners = _without(partition.append_listeners, listener)
+        self._partitions = self._listeners = ()
+        self._finish = _is_finished
 
     def _expire(self) -> None:
         self._finish(True)
@@ -72,6 +77,10 @@ class WaitingCommittedFetch(WaitingFetch):
                 self.on_append(WAKE_BYTES - 1)
 
         return on_append
+
+
+def _is_finished(is_time_up: bool) -> None:
+    """Told again, by an append to a partition that was asked for twice."""
 
 
 def _without(listeners: Listeners | None, listener: Callable[[int], None]) -> Listeners | None:

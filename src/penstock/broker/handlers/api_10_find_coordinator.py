@@ -22,9 +22,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Struc
     refused = await _refusal(broker, key_type)
     answers = [_answer(broker, context, key_type, key, refused) for key in keys]
     # Up to version 3 the fields of the one answer stand in the message itself.
-    answer = answers[0] if context.version < _MANY_KEYS_FROM else Struct()
-    answer.coordinators = answers
-    return answer
+    return answers[0] if context.version < _MANY_KEYS_FROM else Struct(coordinators=answers)
 
 
 def _answer(broker: Broker, context: RequestContext, key_type: int, key: str, refused: Refused | None) -> Struct:
