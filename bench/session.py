@@ -1,4 +1,4 @@
-"""One broker's turn in one round: the broker that most scenarios share, fresh ones for the others, and the clients."""
+"""One broker in one round: the one that most scenarios share, fresh ones for the others, and the clients."""
 
 import contextlib
 import json
