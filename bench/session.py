@@ -391,8 +391,8 @@ class Session:
         self._warm_memory()
 
     def forget(self, topic: str) -> None:
-        """Takes what was written to a topic out of the page cache, where nobody will read it. Once memory is full of
-        it, the kernel makes room on the cores that are measured, and finds it in small pieces, which cost more."""
+        """Takes what was written to a topic out of the page cache, where nobody will read it: once memory is full of
+        it, the kernel makes room on the cores that are measured."""
         os.sync()
         for path in self.shared().directory.rglob(f"{topic}-*/*.log"):
             with path.open("rb") as segment:
