@@ -21,6 +21,7 @@ from penstock.log.compaction import Finished, Replacement, Step
 from penstock.log.compaction_plan import Dirtiness, examine, make_job
 from penstock.log.config import LogConfig
 from penstock.log.segment import LOG_SUFFIX
+from penstock.log.swapping import discard_all
 
 log = logging.getLogger("penstock.keeper")
 
@@ -97,6 +98,7 @@ class LogKeeper:
         for task in self._tasks:
             task.cancel()
         self._cleaner.stop()
+        self._end_pass()
 
     async def _repeat(self, interval_ms: Callable[[], int], work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(min(_FIRST_CHECK_SECONDS_MAX, interval_ms() / 1000))
@@ -238,8 +240,20 @@ class LogKeeper:
         finally:
             # Ends the pass if it is not at its end.
             await reports.aclose()
-            self._pass = None
+            self._end_pass()
         return True
+
+    def _end_pass(self) -> None:
+        """What it has written and not put in place is of no use to anybody."""
+        ended, self._pass = self._pass, None
+        if ended is None or ended.partition.has_failed:
+            return
+        try:
+            discard_all(self._disk, ended.partition.name)
+        except DiskError as problem:
+            log.error(
+                "%s keeps files of a compaction that broke off until a restart: %s", ended.partition.name, problem
+            )
 
     async def _sync(self, partition: Partition, offset: int) -> bool:
         """What takes the place of a record must be on the disk before that is removed from it."""

@@ -40,3 +40,10 @@ def discard(disk: Disk, directory: str, base_offset: int) -> None:
     """Drops what compaction has written of a segment."""
     for suffix in SEGMENT_SUFFIXES:
         disk.remove(f"{directory}/{offset_name(base_offset)}{suffix}{CLEANED_SUFFIX}")
+
+
+def discard_all(disk: Disk, directory: str) -> None:
+    """Drops what a pass that was broken off has written: never where step 2 was, whose other half would then count."""
+    for name in disk.list(directory):
+        if name.endswith(CLEANED_SUFFIX):
+            disk.remove(f"{directory}/{name}")

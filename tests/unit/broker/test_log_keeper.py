@@ -315,6 +315,33 @@ async def test_a_topic_deleted_during_its_compaction_is_gone_and_its_name_begins
     assert not [name for name in world.names("c-0") if name.endswith(".cleaned")]
 
 
+async def test_a_pass_that_a_stop_breaks_off_leaves_no_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = await compacted(world)
+    for number in range(60):
+        world.put(partition, b"k%d" % (number % 5), b"old", size=100)
+    keeper = world.broker.log_keeper
+    compact = keeper._cleaner.run
+
+    def unfinished() -> list[str]:
+        return [name for name in world.names("c-0") if name.endswith(".cleaned")]
+
+    async def compact_in_part(job: CompactionJob, bytes_per_second_max: float) -> AsyncGenerator[Report, None]:
+        async for report in compact(job, bytes_per_second_max):
+            if unfinished():
+                await asyncio.Event().wait()
+            yield report
+
+    monkeypatch.setattr(keeper._cleaner, "run", compact_in_part)
+    running = asyncio.create_task(keeper.compact_all())
+    await until(lambda: bool(unfinished()))
+    keeper.stop()
+    assert not unfinished()
+    running.cancel()
+    await asyncio.wait([running])
+    assert not unfinished()
+    assert len(pairs_in(partition.log)) == 60
+
+
 async def test_what_is_written_after_a_truncation_is_dirty_and_a_pass_under_way_comes_to_nothing(world: World) -> None:
     partition = await compacted(world)
     keeper = world.broker.log_keeper
