@@ -76,7 +76,10 @@ class Requests(Deferred):
             return
         by_topic: dict[bytes, list[PartitionAnswer]] = {}
         for (topic, _, _), of_part in zip(parts, answers, strict=True):
-            by_topic.setdefault(topic, []).extend(of_part)
+            if topic in by_topic:
+                by_topic[topic] += of_part
+            else:
+                by_topic[topic] = [*of_part]
         self.complete([encode_produce_response(self.version, ids[0], list(by_topic.items()))])
 
 

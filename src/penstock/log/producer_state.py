@@ -22,6 +22,7 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 NO_SEQUENCE = -1
 
+_new_tuple = tuple.__new__
 _BATCHES_KEPT = 5
 _SEQUENCE_MAX = 2**31 - 1
 _EPOCH_MAX = 2**15 - 1
@@ -157,31 +158,30 @@ class ProducerState:
 
     def update(self, header: BatchHeader, base_offset: int, marker: EndMarker | None, now_ms: int) -> None:
         """Replays one batch with a producer id that stands at `base_offset`; `marker` is that of a control batch."""
-        if header.attributes & CONTROL and marker is None:
+        # Hot where producers are idempotent, and most are: the header is taken apart once.
+        _, _, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, first_sequence, _ = header
+        if attributes & CONTROL and marker is None:
             return
-        producer = self.producers.get(header.producer_id)
+        producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[header.producer_id] = Producer()
-        if producer.epoch != header.producer_epoch:
-            producer.epoch = header.producer_epoch
-            producer.batches.clear()
-        producer.last_timestamp = header.max_timestamp
+            producer = self.producers[producer_id] = Producer()
+        batches = producer.batches
+        if producer.epoch != epoch:
+            producer.epoch = epoch
+            batches.clear()
+        producer.last_timestamp = max_timestamp
         producer.last_seen_ms = now_ms
         if marker is not None:
             self._end_transaction(producer, base_offset, marker)
             return
-        delta = header.last_offset_delta
-        first_sequence = header.base_sequence
-        if len(producer.batches) == _BATCHES_KEPT:
-            del producer.batches[0]
-        producer.batches.append(
-            AppendedBatch(
-                first_sequence, _last_sequence(first_sequence, delta), base_offset + delta, delta, header.max_timestamp
-            )
-        )
-        if header.attributes & TRANSACTIONAL and producer.transaction_first_offset < 0:
+        if len(batches) == _BATCHES_KEPT:
+            del batches[0]
+        last_sequence = _last_sequence(first_sequence, delta)
+        appended = (first_sequence, last_sequence, base_offset + delta, delta, max_timestamp)
+        batches.append(_new_tuple(AppendedBatch, appended))
+        if attributes & TRANSACTIONAL and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = base_offset
-            self._note_open(header.producer_id, base_offset)
+            self._note_open(producer_id, base_offset)
 
     def _note_open(self, producer_id: int, first_offset: int) -> None:
         self._open[first_offset] = producer_id

@@ -194,11 +194,23 @@ class Segment:
                 self.max_timestamp = largest
                 self.max_timestamp_offset = end_offsets[max_timestamps.index(largest)] - 1
             return
+        if not position:
+            self._note_first_timestamp(max_timestamps[0])
+        indexes = self.indexes
+        assert indexes is not None
+        indexed_position, interval_bytes = self._indexed_position, self._interval_bytes
         for batch, end_offset, max_timestamp in zip(batches, end_offsets, max_timestamps, strict=True):
-            is_due = position - self._indexed_position > self._interval_bytes
-            if is_due or max_timestamp > self.max_timestamp or not position:
-                self.note_batch(position, end_offset - 1, max_timestamp)
+            # As note_batch does; of 16 KB each, every one gets an entry.
+            if max_timestamp > self.max_timestamp:
+                self.max_timestamp = max_timestamp
+                self.max_timestamp_offset = end_offset - 1
+            if position - indexed_position > interval_bytes:
+                indexes.offsets.append(end_offset - 1, position)
+                indexes.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+                indexed_position = position
             position += len(batch)
+        self._indexed_position = indexed_position
+        self._note_fullness(indexes)
 
     def has_index_room(self, batches: int) -> bool:
         """Whether the indexes cannot get full by so many."""

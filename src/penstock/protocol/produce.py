@@ -25,6 +25,8 @@ _COUNT = Struct(">i")
 # No transactional id, acks, timeout, one more than the number of topics; one more than that of partitions, the first.
 _OPENING = Struct(">BhiB")
 _COUNT_AND_INDEX = Struct(">Bi")
+# The index of a partition, and the first two bytes of its records' size: behind one of a single byte comes another one.
+_INDEX_AND_UVARINT = Struct(">iBB")
 # Shorter ones have no whole batch for one partition, and no business on the fast path.
 _SINGLE_REQUEST_BYTES_MIN = 64
 _LENGTH = Struct(">h")
@@ -266,8 +268,13 @@ def _read_flexible(version: int, frame: memoryview, position: int) -> tuple[Prod
             partition_count, position = read_uvarint(frame, topic_end)
         partitions: list[PartitionData] = []
         for _ in range(_checked_count(partition_count - 1, end - position)):
-            (index,) = _COUNT.unpack_from(frame, position)
-            size, position = read_uvarint(frame, position + 4)
+            index, size, high = _INDEX_AND_UVARINT.unpack_from(frame, position)
+            if size > 0x7F and high < 0x80:
+                # Two bytes are the rule: 127 B to 16 KB.
+                size += (high << 7) - 0x80
+                position += 6
+            else:
+                size, position = read_uvarint(frame, position + 4)
             records = None
             if size:
                 records_end = position + size - 1
@@ -293,6 +300,8 @@ def _checked_count(count: int, bytes_left: int) -> int:
 # index, error code, base offset, append time, then log start offset from version 5 on.
 _ANSWER = Struct(">ihqq")
 _ANSWER_5 = Struct(">ihqqq")
+# The same, no record errors, no message, no tags.
+_GOOD_ANSWER = Struct(">ihqqqBBB")
 
 
 def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytes | bytearray:
@@ -362,10 +371,11 @@ def _write_flexible(version: int, correlation_id: int, topics: Sequence[TopicAns
         out += topic
         out += uvarint(len(partitions) + 1)
         for answer in partitions:
-            out += _ANSWER_5.pack(*answer[:5])
-            if not answer[1]:
-                out += b"\1\0\0"  # no record errors, no message, no tags
+            index, error_code, base_offset, append_time_ms, log_start_offset, _, _ = answer
+            if not error_code:
+                out += _GOOD_ANSWER.pack(index, 0, base_offset, append_time_ms, log_start_offset, 1, 0, 0)
                 continue
+            out += _ANSWER_5.pack(*answer[:5])
             out += uvarint(len(answer.record_errors) + 1)
             for record_error in answer.record_errors:
                 out += _COUNT.pack(record_error.batch_index)
