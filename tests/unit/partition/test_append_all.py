@@ -139,3 +139,21 @@ def test_whoever_waits_for_records_is_told_once() -> None:
     run = [batch() for _ in range(3)]
     partition.append_all([memoryview(each) for each in run], 1, VERSION, NOW_MS)
     assert told == [sum(map(len, run))]
+
+
+def test_a_segment_that_begins_with_a_run_is_rolled_by_the_age_of_its_first_batch() -> None:
+    disk, other_disk = SimDisk(), SimDisk()
+    together, one_by_one = make_partition(disk, SMALL), make_partition(other_disk, SMALL)
+    run = [batch(), batch()]
+    late = batch(timestamp=NOW_MS + SMALL.roll_ms + 1)
+    for partition in (together, one_by_one):
+        partition.append(memoryview(batch()), 1, VERSION, NOW_MS)
+        partition.log.roll_to_empty(NOW_MS)
+    for each in run:
+        one_by_one.append(memoryview(bytearray(each)), 1, VERSION, NOW_MS)
+    together.append_all([memoryview(each) for each in run], 1, VERSION, NOW_MS)
+    for partition in (together, one_by_one):
+        partition.append(memoryview(bytearray(late)), 1, VERSION, NOW_MS)
+        partition.log.close()
+    assert disk.exists("t-0/00000000000000000003.log")
+    assert disk.dump() == other_disk.dump()

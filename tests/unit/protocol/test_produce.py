@@ -246,6 +246,19 @@ def test_answers_that_leave_together_are_those_that_leave_alone(version: int) ->
         assert write_singles(version, ids, topic, answers) == b"".join(alone)
 
 
+@pytest.mark.parametrize("size", [0, 1, 61, 126, 127, 128, 16_382, 16_383, 16_384, 70_000])
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_records_of_any_size_are_found_among_others(version: int, size: int) -> None:
+    """Their size is one byte, two or three."""
+    parts = [Struct(index=index, records=bytes([index]) * length) for index, length in enumerate((size, 5, size))]
+    data = Struct(name="topic", topic_id=uuid.UUID(int=7), partition_data=[*parts, Struct(index=9, records=None)])
+    body = Struct(transactional_id=None, acks=1, timeout=5, topic_data=[data])
+    frame = memoryview(bytearray(encode(request_entity(0, version), body)))
+    [(_, partitions)] = decode_produce_request(version, frame, 0).topics
+    got = [(index, None if records is None else bytes(records)) for index, records in partitions]
+    assert got == [*((one.index, one.records) for one in parts), (9, None)]
+
+
 def test_a_list_longer_than_the_frame_is_refused_before_it_is_made() -> None:
     plain = b"\xff\xff" + b"\0\1" + b"\0\0\0\5" + b"\x7f\xff\xff\xff"
     with pytest.raises(Malformed, match="does not fit"):
