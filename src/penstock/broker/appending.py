@@ -8,7 +8,6 @@ Nobody can tell the difference. The order of one client's requests is kept: befo
 has put off is done (`Connection.settle`), which also goes for its receive buffer, where the batches still are.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -106,12 +105,8 @@ class Appending:
             self._append([(connection, requests)])
             return requests
         if not self._put_off:
-            loop = asyncio.get_running_loop()
-            if _size(requests) < _SHORT_BYTES:
-                # In the turn after the next: who was answered a moment ago has mostly sent more by then.
-                loop.call_soon(loop.call_soon, self.run)
-            else:
-                loop.call_soon(self.run)
+            # Once more: who was answered a moment ago has mostly sent more by then.
+            connection.hearing.when_all_were_heard(self.run, once_more=_size(requests) < _SHORT_BYTES)
         self._put_off.append((connection, requests))
         connection.settle = self.run
         return requests

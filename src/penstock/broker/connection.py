@@ -23,6 +23,7 @@ from typing import Any
 
 from penstock.base.ports import DiskError, Slice
 from penstock.broker.deferred import Deferred
+from penstock.broker.hearing import Hearing
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
 
@@ -71,6 +72,7 @@ class Connection:
         "_pending",
         "_socket",
         "_start",
+        "hearing",
         "is_closed",
         "last_active",
         "local_address",
@@ -84,6 +86,7 @@ class Connection:
         self,
         connected: socket.socket,
         loop: asyncio.AbstractEventLoop,
+        hearing: Hearing,
         dispatch: Dispatch,
         frame_bytes_max: int,
         on_close: Callable[["Connection"], None],
@@ -97,6 +100,7 @@ class Connection:
         # The loop is told the number: of a socket that it does not know it would make a text first, at length.
         self._descriptor = connected.fileno()
         self._loop = loop
+        self.hearing = hearing
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
         self._on_close = on_close
@@ -126,7 +130,7 @@ class Connection:
         self.take_usual: Callable[[Connection, bytearray, int, int], int] | None = None
         # Called once when the connection ends: what waits on its behalf gives up.
         self.on_closed: list[Callable[[], None]] = []
-        loop.add_reader(self._descriptor, self._read_ready)
+        hearing.listen(self._descriptor, self._read_ready)
 
     @property
     def is_idle(self) -> bool:
@@ -140,7 +144,7 @@ class Connection:
         if why is not None:
             log.warning("closed %s: %s", self.peer, why)
         if self._is_reading:
-            self._loop.remove_reader(self._descriptor)
+            self.hearing.ignore(self._descriptor)
         if self._is_writing:
             self._loop.remove_writer(self._descriptor)
         self._socket.close()
@@ -162,7 +166,7 @@ class Connection:
     def stop_reading(self) -> None:
         if self._is_reading and not self.is_closed:
             self._is_reading = False
-            self._loop.remove_reader(self._descriptor)
+            self.hearing.ignore(self._descriptor)
 
     # Reading
 
@@ -421,7 +425,7 @@ class Connection:
             return
         if self._out_bytes <= _OUT_BYTES_MAX // 2 and len(self._pending) <= _PENDING_MAX // 2:
             self._is_reading = True
-            self._loop.add_reader(self._descriptor, self._read_ready)
+            self.hearing.listen(self._descriptor, self._read_ready)
             # What had arrived before the pause is still in the buffer, and no further byte may come to announce it.
             if not self._in_dispatch:
                 self._loop.call_soon(self._handle_buffered)

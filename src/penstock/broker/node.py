@@ -18,6 +18,7 @@ from penstock.base.ports import Disk, DiskError, MissingFile, Random
 from penstock.base.settings import InvalidSettings, NodeSettings
 from penstock.broker.broker import Broker, Identity
 from penstock.broker.handlers.member_calls import prepare_codecs
+from penstock.broker.hearing import best_hearing
 from penstock.broker.joining import ask_cluster_id
 from penstock.broker.metrics_server import MetricsServer
 from penstock.broker.peers import Peer, PeerGone
@@ -142,10 +143,12 @@ async def _serve(
         idle_ms_max=settings["connections.max.idle.ms"],
         connections_max=settings["max.connections"],
         connections_per_ip_max=settings["max.connections.per.ip"],
+        hearing=best_hearing(asyncio.get_running_loop()),
     )
     try:
         port = server.bind(config.host, config.port)
     except OSError as problem:
+        server.stop()
         raise StartRefused(
             f"cannot listen on {config.host}:{config.port}: {problem.strerror}. "
             "Is another node or Kafka running there? Choose another port with --port."

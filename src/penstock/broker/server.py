@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from penstock.broker.connection import COPY_BYTES_MAX, Connection, Dispatch
+from penstock.broker.hearing import Hearing, LoopHearing
 
 log = logging.getLogger("penstock.server")
 
@@ -45,10 +46,12 @@ class Server:
         connections_max: int,
         connections_per_ip_max: int,
         listen: "Listen | None" = None,
+        hearing: Hearing | None = None,
         copy_bytes_max: int = COPY_BYTES_MAX,
     ) -> None:
-        """`listen` makes the listening socket, a real one unless told otherwise. What is longer than `copy_bytes_max`
-        goes out by `sendfile`, which takes files and sockets of the system."""
+        """`listen` makes the listening socket, a real one unless told otherwise; `hearing` knows which of the clients'
+        sockets are ready. What is longer than `copy_bytes_max` goes out by `sendfile`, which takes files and sockets of
+        the system."""
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
         self._idle_seconds_max = idle_ms_max / 1000
@@ -57,6 +60,7 @@ class Server:
         self._listen = listen or _listen
         self._copy_bytes_max = copy_bytes_max
         self._loop = asyncio.get_running_loop()
+        self._hearing = hearing or LoopHearing(self._loop)
         # In the order of their coming.
         self._connections: dict[Connection, None] = {}
         # By their clients, and not closed yet.
@@ -89,6 +93,7 @@ class Server:
             self._sweeper.cancel()
         for connection in list(self._connections):
             connection.close()
+        self._hearing.stop()
 
     def _accept_ready(self) -> None:
         assert self._socket is not None
@@ -113,6 +118,7 @@ class Server:
             connection = Connection(
                 accepted,
                 self._loop,
+                self._hearing,
                 self._dispatch,
                 self._frame_bytes_max,
                 lambda closed: self._forget(closed, ip),

@@ -11,6 +11,7 @@ import pytest
 from penstock.base.errors import ErrorCode
 from penstock.broker.appending import Appending, Requests
 from penstock.broker.deferred import Deferred
+from penstock.broker.hearing import LoopHearing
 from penstock.cluster.partition.partition import Partition
 from penstock.protocol.messages import decode_response
 from penstock.protocol.records import Record, build_batch
@@ -26,6 +27,7 @@ class Client:
 
     def __init__(self) -> None:
         self.has_more = True
+        self.hearing = LoopHearing(asyncio.get_running_loop())
         self.settle: Callable[[], None] | None = None
         self.closed_for: str | None = None
 

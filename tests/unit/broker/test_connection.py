@@ -13,6 +13,7 @@ import pytest
 from penstock.base.ports import Slice
 from penstock.broker.connection import Connection
 from penstock.broker.deferred import Deferred, answers_gathered
+from penstock.broker.hearing import best_hearing
 from penstock.broker.ports import RealDisk
 from penstock.protocol.fetch import Part
 from penstock.protocol.messages import Malformed
@@ -48,6 +49,8 @@ class Client:
 
 @asynccontextmanager
 async def connected(handle: Handle) -> AsyncIterator[Client]:
+    loop = asyncio.get_running_loop()
+    hearing = best_hearing(loop)
     listener = socket.create_server(("127.0.0.1", 0))
     mine = socket.create_connection(listener.getsockname())
     theirs, _ = listener.accept()
@@ -55,7 +58,8 @@ async def connected(handle: Handle) -> AsyncIterator[Client]:
     mine.setblocking(False)
     connection = Connection(
         theirs,
-        asyncio.get_running_loop(),
+        loop,
+        hearing,
         lambda _, frame: handle(bytes(frame)),
         FRAME_BYTES_MAX,
         lambda _: None,
@@ -64,6 +68,7 @@ async def connected(handle: Handle) -> AsyncIterator[Client]:
         yield Client(mine, connection)
     finally:
         connection.close()
+        hearing.stop()
         mine.close()
 
 
