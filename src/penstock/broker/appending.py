@@ -20,7 +20,9 @@ from penstock.cluster.partition.partition import Partition
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
     PartitionAnswer,
+    Placed,
     encode_produce_response,
+    spelt_out,
     write_singles,
 )
 
@@ -35,6 +37,7 @@ _SHORT_BYTES = 8 * 1024
 
 # Topic as the request has it, index, and one batch of every request.
 Part = tuple[bytes, int, Sequence[memoryview | None]]
+Answers = Placed | Sequence[PartitionAnswer]
 
 
 class Requests(Deferred):
@@ -54,7 +57,7 @@ class Requests(Deferred):
         self.timeout_ms = timeout_ms
         self.parts = parts
         # To each batch of each part.
-        self.answers: list[Sequence[PartitionAnswer]] = [()] * len(parts)
+        self.answers: list[Answers] = [()] * len(parts)
         # What is in the log, and the answer has to wait for: by the topic as the request has it, and index.
         self.uncommitted: dict[tuple[bytes, int], Partition] = {}
 
@@ -66,27 +69,20 @@ class Requests(Deferred):
                 _with_error(of_part, outcome.get((topic, index), ErrorCode.none))
                 for (topic, index, _), of_part in zip(parts, answers, strict=True)
             ]
-        if len(parts) == 1:
-            topic = parts[0][0]
-            if len(ids) > 1:
-                self.complete([write_singles(self.version, ids, topic, answers[0])])
-            else:
-                self.complete([encode_produce_response(self.version, ids[0], [(topic, answers[0])])])
+        if len(ids) > 1:
+            self.complete([write_singles(self.version, ids, parts[0][0], answers[0])])
             return
         by_topic: dict[bytes, list[PartitionAnswer]] = {}
         for (topic, _, _), of_part in zip(parts, answers, strict=True):
-            if topic in by_topic:
-                by_topic[topic] += of_part
-            else:
-                by_topic[topic] = [*of_part]
+            by_topic.setdefault(topic, []).extend(spelt_out(of_part))
         self.complete([encode_produce_response(self.version, ids[0], list(by_topic.items()))])
 
 
-def _with_error(answers: Sequence[PartitionAnswer], error: ErrorCode) -> Sequence[PartitionAnswer]:
+def _with_error(answers: Answers, error: ErrorCode) -> Answers:
     """What was refused keeps its own reason."""
     if not error:
         return answers
-    return [answer if answer.error_code else PartitionAnswer(answer.partition, error) for answer in answers]
+    return [answer if answer.error_code else PartitionAnswer(answer.partition, error) for answer in spelt_out(answers)]
 
 
 def _size(requests: Requests) -> int:
@@ -159,10 +155,10 @@ class Appending:
         else:
             batches = [batch for requests, position in shares for batch in requests.parts[position][2]]
         answers = partition.append_all(batches, acks, version, now_ms)
-        failures = len([answer for answer in answers if answer[1]])
+        failures = 0 if isinstance(answers, Placed) else len([answer for answer in answers if answer.error_code])
         if failures:
             self._broker.metrics.failed_produce_requests[partition.topic] += failures
-        is_due = acks == ACKS_ALL and failures < len(answers) and self._broker.commits.is_due(partition)
+        is_due = acks == ACKS_ALL and failures < len(batches) and self._broker.commits.is_due(partition)
         start = 0
         for requests, position in shares:
             end = start + len(requests.correlation_ids)

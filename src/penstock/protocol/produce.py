@@ -10,7 +10,7 @@ broker's tables are keyed by.
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct, error
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from penstock.protocol.messages import Malformed
 from penstock.protocol.primitives import made_text, read_uvarint, skip_tagged_fields, uvarint
@@ -76,6 +76,29 @@ class PartitionAnswer(NamedTuple):
     log_start_offset: int = -1
     record_errors: Sequence[RecordError] = ()
     error_message: str | None = None
+
+
+@final
+class Placed:
+    """Batches that went one after the other into the log of one partition, all of them as they are: what producers are
+    answered most, without an object for each."""
+
+    __slots__ = ("base_offsets", "log_start_offset", "partition")
+
+    def __init__(self, partition: int, log_start_offset: int, base_offsets: Sequence[int]) -> None:
+        self.partition = partition
+        self.log_start_offset = log_start_offset
+        self.base_offsets = base_offsets
+
+    def __getitem__(self, part: slice) -> "Placed":
+        return Placed(self.partition, self.log_start_offset, self.base_offsets[part])
+
+
+def spelt_out(answers: Placed | Sequence[PartitionAnswer]) -> Sequence[PartitionAnswer]:
+    if not isinstance(answers, Placed):
+        return answers
+    partition, log_start_offset = answers.partition, answers.log_start_offset
+    return [PartitionAnswer(partition, 0, base_offset, -1, log_start_offset) for base_offset in answers.base_offsets]
 
 
 TopicAnswer = tuple[bytes, Sequence[PartitionAnswer]]
@@ -348,18 +371,23 @@ def _single_answer(version: int, topic: bytes, partition: int) -> tuple[Struct, 
 
 
 def write_singles(
-    version: int, correlation_ids: Sequence[int], topic: bytes, answers: Sequence[PartitionAnswer]
+    version: int, correlation_ids: Sequence[int], topic: bytes, answers: Placed | Sequence[PartitionAnswer]
 ) -> bytes:
     """Hot: the answers to `read_single`'s requests for a partition, one after the other."""
-    partition, _, _, append_time_ms, log_start_offset, _, _ = answers[0]
-    if [answer for answer in answers if answer[1] or answer[3] != append_time_ms]:
-        pairs = zip(correlation_ids, answers, strict=True)
-        return b"".join([_write_flexible(version, each, [(topic, [answer])]) for each, answer in pairs])
+    if isinstance(answers, Placed):
+        partition, append_time_ms = answers.partition, -1
+        log_start_offset, base_offsets = answers.log_start_offset, answers.base_offsets
+    else:
+        partition, _, _, append_time_ms, log_start_offset, _, _ = answers[0]
+        if [answer for answer in answers if answer[1] or answer[3] != append_time_ms]:
+            pairs = zip(correlation_ids, answers, strict=True)
+            return b"".join([_write_flexible(version, each, [(topic, [answer])]) for each, answer in pairs])
+        base_offsets = [answer[2] for answer in answers]
     layout, head = _single_answer(version, topic, partition)
     tail = _ANSWER_TAIL.pack(append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0)
     pack, size = layout.pack, layout.size - 4
-    pairs = zip(correlation_ids, answers, strict=True)
-    return b"".join([pack(size, each, head, answer[2], tail) for each, answer in pairs])
+    placed = zip(correlation_ids, base_offsets, strict=True)
+    return b"".join([pack(size, each, head, base_offset, tail) for each, base_offset in placed])
 
 
 def _write_flexible(version: int, correlation_id: int, topics: Sequence[TopicAnswer]) -> bytearray:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.base.errors import ErrorCode
 from penstock.log.config import LogConfig
 from penstock.protocol.batch import TRANSACTIONAL
+from penstock.protocol.produce import spelt_out
 from penstock.protocol.records import Record, build_batch
 from penstock.testing.sim_disk import SimDisk
 from tests.unit.partition.made import NOW_MS, make_partition
@@ -88,7 +89,7 @@ def test_together_or_one_by_one_makes_no_difference(lives: list[list[bytearray]]
     for run in lives:
         again = [bytearray(each) for each in run]
         answers = together.append_all([memoryview(each) for each in run], acks, VERSION, NOW_MS)
-        assert answers == [one_by_one.append(memoryview(each), acks, VERSION, NOW_MS) for each in again]
+        assert spelt_out(answers) == [one_by_one.append(memoryview(each), acks, VERSION, NOW_MS) for each in again]
     for partition in (together, one_by_one):
         partition.log.close()
     assert disk.dump() == other_disk.dump()
@@ -114,7 +115,7 @@ def test_a_run_is_one_write(run: list[bytearray]) -> None:
     partition.append(memoryview(batch()), 1, VERSION, NOW_MS)
     disk.fail("append", ".log")
     answers = partition.append_all([memoryview(each) for each in run], 1, VERSION, NOW_MS)
-    assert [answer.error_code for answer in answers] == [ErrorCode.kafka_storage_error] * len(run)
+    assert [answer.error_code for answer in spelt_out(answers)] == [ErrorCode.kafka_storage_error] * len(run)
     assert partition.log.log_end_offset == 1
 
 
@@ -125,10 +126,10 @@ def test_a_full_disk_refuses_the_whole_run_and_takes_it_when_there_is_space() ->
     disk.capacity_bytes = disk.used_bytes() + 150
     run = continuing([1, 1, 1], 1)
     answers = partition.append_all([memoryview(bytearray(each)) for each in run], 1, VERSION, NOW_MS)
-    assert {answer.error_code for answer in answers} == {ErrorCode.kafka_storage_error}
+    assert {answer.error_code for answer in spelt_out(answers)} == {ErrorCode.kafka_storage_error}
     disk.capacity_bytes = None
     answers = partition.append_all([memoryview(each) for each in run], 1, VERSION, NOW_MS)
-    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 1), (0, 2), (0, 3)]
+    assert [(answer.error_code, answer.base_offset) for answer in spelt_out(answers)] == [(0, 1), (0, 2), (0, 3)]
 
 
 def test_whoever_waits_for_records_is_told_once() -> None:

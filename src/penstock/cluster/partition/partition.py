@@ -38,7 +38,7 @@ from penstock.protocol.batch import (
     BatchHeader,
     read_header,
 )
-from penstock.protocol.produce import PartitionAnswer
+from penstock.protocol.produce import PartitionAnswer, Placed
 
 _ACKS_ALL = -1
 # For so long after a change of leaders producers may send what follows a batch that was refused just before,
@@ -284,7 +284,7 @@ class Partition:
 
     def append_all(
         self, batches: Sequence[memoryview | None], acks: int, produce_version: int, now_ms: int
-    ) -> list[PartitionAnswer]:
+    ) -> Placed | list[PartitionAnswer]:
         """As `append` of one after the other, none of them in a transaction: with one write if none needs a second
         look."""
         if len(batches) == 1:
@@ -296,11 +296,7 @@ class Partition:
             return [refused] * len(batches)
         if base_offsets is None:
             return [self.append(batch, acks, produce_version, now_ms) for batch in batches]
-        index, log_start_offset = self.index, self.log.log_start_offset
-        return [
-            _new_tuple(PartitionAnswer, (index, 0, base_offset, -1, log_start_offset, (), None))
-            for base_offset in base_offsets
-        ]
+        return Placed(self.index, self.log.log_start_offset, base_offsets)
 
     def _append_plain(self, batches: Sequence[memoryview | None], acks: int, now_ms: int) -> list[int] | None:
         """The base offsets; None, nothing being done, where `append` has to look at each. Raises DiskError, nothing
