@@ -93,11 +93,9 @@ class World:
 
 
 async def until(condition: Callable[[], bool], pause_s: float = 0.01) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(pause_s)
-    raise AssertionError("waited in vain")
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(pause_s)
 
 
 @pytest.fixture
