@@ -20,8 +20,10 @@ from penstock.cluster.partition.partition import Partition
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
     PartitionAnswer,
+    PartitionAnswers,
     Placed,
     encode_produce_response,
+    share_of,
     spelt_out,
     write_singles,
 )
@@ -37,7 +39,6 @@ _SHORT_BYTES = 8 * 1024
 
 # Topic as the request has it, index, and one batch of every request.
 Part = tuple[bytes, int, Sequence[memoryview | None]]
-Answers = Placed | Sequence[PartitionAnswer]
 
 
 class Requests(Deferred):
@@ -57,7 +58,7 @@ class Requests(Deferred):
         self.timeout_ms = timeout_ms
         self.parts = parts
         # To each batch of each part.
-        self.answers: list[Answers] = [()] * len(parts)
+        self.answers: list[PartitionAnswers] = [()] * len(parts)
         # What is in the log, and the answer has to wait for: by the topic as the request has it, and index.
         self.uncommitted: dict[tuple[bytes, int], Partition] = {}
 
@@ -78,7 +79,7 @@ class Requests(Deferred):
         self.complete([encode_produce_response(self.version, ids[0], list(by_topic.items()))])
 
 
-def _with_error(answers: Answers, error: ErrorCode) -> Answers:
+def _with_error(answers: PartitionAnswers, error: ErrorCode) -> PartitionAnswers:
     """What was refused keeps its own reason."""
     if not error:
         return answers
@@ -162,7 +163,7 @@ class Appending:
         start = 0
         for requests, position in shares:
             end = start + len(requests.correlation_ids)
-            requests.answers[position] = answers[start:end]
+            requests.answers[position] = share_of(answers, start, end)
             start = end
             if is_due:
                 topic, index, _ = requests.parts[position]

@@ -90,11 +90,22 @@ class Placed:
         self.log_start_offset = log_start_offset
         self.base_offsets = base_offsets
 
-    def __getitem__(self, part: slice) -> "Placed":
-        return Placed(self.partition, self.log_start_offset, self.base_offsets[part])
+
+# To batches of one partition.
+PartitionAnswers = Placed | Sequence[PartitionAnswer]
 
 
-def spelt_out(answers: Placed | Sequence[PartitionAnswer]) -> Sequence[PartitionAnswer]:
+def share_of(answers: PartitionAnswers, start: int, end: int) -> PartitionAnswers:
+    """Hot: those to the batches from `start` to `end`."""
+    if not isinstance(answers, Placed):
+        return answers[start:end]
+    partition, log_start_offset, base_offsets = answers.partition, answers.log_start_offset, answers.base_offsets
+    if end - start > 1:
+        return Placed(partition, log_start_offset, base_offsets[start:end])
+    return (_new_tuple(PartitionAnswer, (partition, 0, base_offsets[start], -1, log_start_offset, (), None)),)
+
+
+def spelt_out(answers: PartitionAnswers) -> Sequence[PartitionAnswer]:
     if not isinstance(answers, Placed):
         return answers
     partition, log_start_offset = answers.partition, answers.log_start_offset
@@ -370,9 +381,7 @@ def _single_answer(version: int, topic: bytes, partition: int) -> tuple[Struct, 
     return Struct(f">ii{len(head)}sq{_ANSWER_TAIL.size}s"), head
 
 
-def write_singles(
-    version: int, correlation_ids: Sequence[int], topic: bytes, answers: Placed | Sequence[PartitionAnswer]
-) -> bytes:
+def write_singles(version: int, correlation_ids: Sequence[int], topic: bytes, answers: PartitionAnswers) -> bytes:
     """Hot: the answers to `read_single`'s requests for a partition, one after the other."""
     if isinstance(answers, Placed):
         partition, append_time_ms = answers.partition, -1

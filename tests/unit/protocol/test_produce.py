@@ -15,12 +15,15 @@ from penstock.protocol.messages import Malformed, Struct, encode, encode_respons
 from penstock.protocol.produce import (
     TOPIC_IDS_FROM,
     PartitionAnswer,
+    Placed,
     RecordError,
     decode_produce_request,
     encode_produce_response,
     read_single,
     read_singles,
     shape_of,
+    share_of,
+    spelt_out,
     write_singles,
 )
 from tests.unit.protocol.kio_strategies import messages
@@ -272,3 +275,13 @@ def test_a_name_that_is_no_text_is_made_one_since_the_answer_repeats_it(version:
     body = Struct(transactional_id=None, acks=1, timeout=1, topic_data=[topic])
     frame = encode(request_entity(0, version), body).replace(b"xxxx", b"x\xc3\x28x")
     assert decode_produce_request(version, memoryview(frame), 0).topics[0][0] == "x\ufffd(x".encode()
+
+
+@given(st.integers(1, 12), st.lists(st.integers(1, 12)))
+def test_shares_of_placed_batches_are_answered_as_all_of_them(count: int, cuts: list[int]) -> None:
+    placed = Placed(3, 7, [100 + 5 * number for number in range(count)])
+    starts = sorted({0, *(cut for cut in cuts if cut < count)})
+    shares = [share_of(placed, start, end) for start, end in zip(starts, [*starts[1:], count], strict=True)]
+    assert [answer for share in shares for answer in spelt_out(share)] == [
+        PartitionAnswer(3, 0, 100 + 5 * number, log_start_offset=7) for number in range(count)
+    ]

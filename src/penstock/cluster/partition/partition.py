@@ -38,7 +38,7 @@ from penstock.protocol.batch import (
     BatchHeader,
     read_header,
 )
-from penstock.protocol.produce import PartitionAnswer, Placed
+from penstock.protocol.produce import PartitionAnswer, PartitionAnswers, Placed
 
 _ACKS_ALL = -1
 # For so long after a change of leaders producers may send what follows a batch that was refused just before,
@@ -284,7 +284,7 @@ class Partition:
 
     def append_all(
         self, batches: Sequence[memoryview | None], acks: int, produce_version: int, now_ms: int
-    ) -> Placed | list[PartitionAnswer]:
+    ) -> PartitionAnswers:
         """As `append` of one after the other, none of them in a transaction: with one write if none needs a second
         look."""
         if len(batches) == 1:
