@@ -6,11 +6,14 @@ fit under a modest ulimit. All calls come from the event loop's thread, but for 
 closing one here never pulls it away under them; a removal by another thread leaves descriptors alone for the same
 reason, so its caller closes them first.
 
+A file that grows has space reserved a piece ahead (ADR 8), which is given back when its descriptor is closed.
+
 An append is one `pwrite` at the size that the object knows. Neither O_APPEND nor the file's own position is used: this
 process is the only writer of its data directory, a reopened file needs no seek, and what a failed write left behind
 is overwritten by the next one even if cutting it off failed too.
 """
 
+import contextlib
 import errno
 import os
 import resource
@@ -22,6 +25,7 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from penstock.base.ports import Bytes, DiskError, DiskFull, MissingFile
+from penstock.broker.reserving import give_back, reserve
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _TEMPORARY_SUFFIX = ".tmp"
@@ -29,6 +33,8 @@ _DESCRIPTORS_MAX = 8192
 _READ_BYTES = 64 * 1024
 # In one call (IOV_MAX).
 _PARTS_MAX = 1024
+# So much is reserved for a file once it has taken as much since it was opened: thousands of quiet ones reserve nothing.
+RESERVED_BYTES = 4 * 1024 * 1024
 
 
 def _disk_error(error: OSError, doing: str, path: str) -> DiskError:
@@ -47,7 +53,17 @@ def sync_problem(error_number: int, path: str) -> DiskError:
 class RealFile:
     """One file of a RealDisk. See penstock.base.ports.File."""
 
-    __slots__ = ("__weakref__", "_descriptor", "_disk", "_is_removed", "_recently_used", "_size", "path")
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_disk",
+        "_has_reserved",
+        "_is_removed",
+        "_recently_used",
+        "_reserve_at",
+        "_size",
+        "path",
+    )
 
     def __init__(self, disk: "RealDisk", path: str) -> None:
         self.path = path
@@ -56,6 +72,9 @@ class RealFile:
         self._size = -1
         self._recently_used = False
         self._is_removed = False
+        # Whether there may be space behind its end, and the size from which on more is reserved.
+        self._has_reserved = False
+        self._reserve_at = 0
 
     def append(self, data: Bytes) -> None:
         # Hot: one frame and one system call for a produced batch.
@@ -70,7 +89,9 @@ class RealFile:
             raise _disk_error(error, "appending to", self.path) from error
         if written != len(data):
             self._append_rest(data, written)
-        self._size = size + len(data)
+        self._size = size = size + len(data)
+        if size >= self._reserve_at:
+            self._reserve(size)
 
     def append_all(self, parts: Sequence[Bytes]) -> None:
         """What a page costs in the page cache is less the longer the write is that it is a part of: sixteen batches of
@@ -90,6 +111,14 @@ class RealFile:
         if written != length:
             self._append_rest(b"".join(parts), written)
         self._size += length
+        if self._size >= self._reserve_at:
+            self._reserve(self._size)
+
+    def _reserve(self, size: int) -> None:
+        """A write whose blocks are reserved takes a quarter to a third less of the kernel's time."""
+        if reserve(self._descriptor, size, RESERVED_BYTES):
+            self._has_reserved = True
+        self._reserve_at = size + RESERVED_BYTES
 
     def _append_rest(self, data: Bytes, written: int) -> None:
         """After a short write: the rest, or nothing at all."""
@@ -171,6 +200,7 @@ class RealFile:
     def _open(self, *, make: bool) -> int:
         self._descriptor, self._size = self._disk.open_descriptor(self, make=make)
         self._is_removed = False
+        self._reserve_at = self._size + RESERVED_BYTES
         # One use earns no second chance: files touched once must not push out those in steady use.
         self._recently_used = False
         return self._descriptor
@@ -333,6 +363,11 @@ class RealDisk:
         if file._descriptor < 0:
             return
         del self._open_files[file]
+        if file._has_reserved:
+            file._has_reserved = False
+            if not file._is_removed:
+                with contextlib.suppress(OSError):
+                    give_back(file._descriptor, file._size)
         with self._lock:
             descriptor, file._descriptor = file._descriptor, -1
             os.close(descriptor)

@@ -252,9 +252,11 @@ class Segment:
         self._disk.write_file(self.path(TIME_INDEX_SUFFIX), indexes.times.to_bytes(), durable=False)
 
     def seal(self) -> None:
-        """No more batches come: the indexes leave the memory once they are written."""
+        """No more batches come: the indexes leave the memory once they are written, and the file what it had for more
+        to come."""
         self.write_indexes()
         self.indexes = None
+        self.file.close()
 
     @property
     def is_small(self) -> bool:

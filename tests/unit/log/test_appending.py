@@ -1,9 +1,12 @@
 """When a log rolls, what it refuses, and what a refusing disk leaves of it."""
 
+from pathlib import Path
+
 import pytest
 
 from penstock.base.errors import ErrorCode, Refused
 from penstock.base.ports import DiskError
+from penstock.broker.ports import RESERVED_BYTES, RealDisk
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.protocol.batch import NO_TIMESTAMP, encode_batch, read_header
@@ -265,3 +268,14 @@ def test_only_what_grew_is_synced() -> None:
     }
     log.mark_flushed(log.flush())
     assert log.flush().files == []
+
+
+def test_a_sealed_segment_takes_no_more_space_than_its_bytes(tmp_path: Path) -> None:
+    log = open_log(RealDisk(str(tmp_path)), LogConfig())
+    for _ in range(12):
+        append(log, make_batch(value_bytes=RESERVED_BYTES // 8))
+    log.roll(NOW_MS)
+    status = (tmp_path / DIRECTORY / f"{0:020d}.log").stat()
+    assert status.st_size > 12 * RESERVED_BYTES // 8
+    assert status.st_blocks * 512 < status.st_size + RESERVED_BYTES // 8
+    log.close()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.base.ports import DiskError, DiskFull, MissingFile
-from penstock.broker.ports import RealDisk, SystemClock, SystemRandom
+from penstock.broker.ports import RESERVED_BYTES, RealDisk, RealFile, SystemClock, SystemRandom
+from penstock.broker.reserving import reserve
 
 
 def open_descriptors(below: Path) -> int:
@@ -55,6 +56,78 @@ def test_a_full_disk_is_told_apart_and_nothing_is_counted(tmp_path: Path) -> Non
     with pytest.raises(DiskFull, match="no space left appending to full"):
         file.append_all([b"x", b"y"])
     assert file.size() == 0
+
+
+def reserved_bytes(path: Path) -> int:
+    status = path.stat()
+    return status.st_blocks * 512 - status.st_size
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> RealFile:
+    """A file that has taken enough for more to be reserved."""
+    with (tmp_path / "probe").open("wb") as probe:
+        if not reserve(probe.fileno(), 0, RESERVED_BYTES):
+            pytest.skip("this file system reserves nothing, or has hardly any space left")
+    file = RealDisk(str(tmp_path)).open("a")
+    for _ in range(RESERVED_BYTES // 2**19):
+        file.append(b"a" * 2**18)
+        file.append_all([b"b" * 2**17] * 2)
+    return file
+
+
+def test_a_file_that_grows_has_space_reserved_behind_its_end(grown: RealFile, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert path.stat().st_size == grown.size() == RESERVED_BYTES
+    assert reserved_bytes(path) >= RESERVED_BYTES
+    grown.append_all([b"c", b"d"])
+    assert path.stat().st_size == RESERVED_BYTES + 2
+    assert path.read_bytes()[-4:] == b"bbcd"
+
+
+def test_what_was_reserved_is_given_back_with_the_descriptor(grown: RealFile, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    content, long_ago_ns = path.read_bytes(), 1_700_000_000_000_000_000
+    os.utime(path, ns=(long_ago_ns, long_ago_ns))
+    grown.close()
+    assert path.read_bytes() == content
+    assert reserved_bytes(path) < RESERVED_BYTES // 4
+    # Retention may go by when something was written.
+    assert path.stat().st_mtime_ns == long_ago_ns
+    grown.append(b"more")
+    assert path.read_bytes() == content + b"more"
+    assert reserved_bytes(path) < RESERVED_BYTES // 4
+
+
+def test_the_rest_of_a_write_that_failed_does_not_outlive_the_descriptor(grown: RealFile, tmp_path: Path) -> None:
+    with (tmp_path / "a").open("ab") as beside:
+        beside.write(b"what could not be cut off")
+    grown.close()
+    assert (tmp_path / "a").stat().st_size == grown.size()
+
+
+def test_quiet_files_have_nothing_reserved(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    for _ in range(3):
+        # Opened anew each time: it grows, but slowly.
+        file = disk.open("a")
+        file.append(bytes(RESERVED_BYTES // 2))
+        file.close()
+    file.append(b"x")
+    assert reserved_bytes(tmp_path / "a") < RESERVED_BYTES // 4
+
+
+def test_a_removed_file_is_closed_without_a_complaint(grown: RealFile, tmp_path: Path) -> None:
+    RealDisk(str(tmp_path)).remove("a")
+    grown.close()
+    assert not (tmp_path / "a").exists()
+
+
+def test_nothing_is_reserved_where_it_cannot_be_or_would_take_what_is_left(tmp_path: Path) -> None:
+    with open("/dev/null", "rb+") as device, (tmp_path / "a").open("wb") as file:
+        assert not reserve(device.fileno(), 0, 4096)
+        assert not reserve(file.fileno(), 0, 2**50)
+    assert reserved_bytes(tmp_path / "a") == 0
 
 
 @pytest.mark.parametrize("parts", [[bytes(100)], [bytes(25)] * 4])

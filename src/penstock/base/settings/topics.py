@@ -168,7 +168,12 @@ _SAME_ON_THE_BROKER = (
         integer("min.insync.replicas", 1, "With fewer replicas in sync, `acks=all` writes are refused.", AtLeast(1)),
     ),
     _with_defaults_from(
-        "log.preallocate", boolean("preallocate", False, "Whether segment files are made at their full size.")
+        "log.preallocate",
+        boolean(
+            "preallocate",
+            False,
+            "Whether segment files are made at their full size. Without effect: space is reserved as they grow.",
+        ),
     ),
     _with_defaults_from(
         "log.retention.bytes",
