@@ -8,7 +8,7 @@ from bench import wire
 from bench.figures import Figure, Sample, at_least
 from bench.session import TOPIC_PARTITIONS, Session
 
-# With a quarter it took 1.73 of what was left to it against Penstock, and so was the limit still.
+# With a quarter it took 1.73 of the 1.75 cores left to it against Penstock, reckoned with its start-up.
 _BROKER_CORES = 1 / 8
 _LABEL = "produce {}, batched{}, an eighth of a core"
 _SIZES = ((100, "100 B", 1.5), (1000, "1 KB", 1.3))
